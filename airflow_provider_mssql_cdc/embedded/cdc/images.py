@@ -1,0 +1,182 @@
+"""From row changes as they happened to the rows of a change table, as SQL Server writes them. Pure.
+
+Sources of the rules: the documentation of ``cdc.<capture_instance>_CT`` (large objects, computed columns,
+the update mask) and, for key updates, what the log holds: one row updated alone is a delete and an
+insert; many rows in one statement are split into deletes and inserts, sorted, and a delete and an insert
+of one key collapse into an update (so a swap of two keys is two updates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
+
+KeyUpdates = Literal["pair", "images"]
+Values = tuple[Any, ...]
+
+
+class Storage(Enum):
+    """How a captured column's type behaves in change rows."""
+
+    PLAIN = "plain"
+    MAX = "max"
+    TEXT = "text"
+    COMPUTED = "computed"
+
+
+class RowChange(NamedTuple):
+    """One row that a statement touched: what it was and is, and the two log records kept for it."""
+
+    statement: int
+    operation: int
+    old: Values
+    new: Values
+    first: bytes
+    second: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an instance captures of a row change.
+
+    :param positions: for each captured column its place in the row, None when it no longer exists.
+    :param storages: for each captured column how its type behaves.
+    :param key: the places of the instance's unique index in the row; empty when it has none.
+    """
+
+    positions: tuple[int | None, ...]
+    storages: tuple[Storage, ...]
+    key: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.positions) != len(self.storages):
+            raise ValueError("one storage for each captured column")
+
+    def image(self, row: Values) -> Values:
+        """The captured columns of a row, computed ones NULL."""
+        return tuple(
+            None if at is None or storage is Storage.COMPUTED else row[at]
+            for at, storage in zip(self.positions, self.storages, strict=True)
+        )
+
+    def identity(self, row: Values) -> Values:
+        """The row's key under the unique index, byte for byte."""
+        return tuple(row[at] for at in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Rows that share one command id and one seqval."""
+
+    rows: tuple[tuple[int, bytes, Values], ...]
+
+
+def update_mask(changed: Iterable[int], columns: int) -> bytes:
+    """The bits of changed captured columns (0-based); the last byte holds the first eight columns."""
+    bits = sum(1 << ordinal for ordinal in changed)
+    return bits.to_bytes(max(1, -(-columns // 8)), "big")
+
+
+def change_rows(
+    changes: Sequence[RowChange], shape: Shape, *, start_lsn: bytes, key_updates: KeyUpdates = "pair"
+) -> Iterator[Values]:
+    """The rows of the change table for one commit, in the order in which SQL Server writes them.
+
+    Each is ``(start_lsn, end_lsn, seqval, operation, update_mask, *captured columns, command_id)``.
+    """
+    full = update_mask(range(len(shape.positions)), len(shape.positions))
+    command = 0
+    for _, group in groupby(changes, key=lambda change: change.statement):
+        for seqval, unit in _statement(list(group), shape, full=full, key_updates=key_updates):
+            command += 1
+            for operation, mask, values in unit.rows:
+                yield (start_lsn, None, seqval, operation, mask, *values, command)
+
+
+def _statement(
+    changes: list[RowChange], shape: Shape, *, full: bytes, key_updates: KeyUpdates
+) -> Iterator[tuple[bytes, _Unit]]:
+    moved = [c for c in changes if c.operation == AFTER and shape.identity(c.old) != shape.identity(c.new)]
+    if not moved or (key_updates == "images" and not _collide(moved, shape)):
+        for change in changes:
+            if unit := _plain(change, shape, full):
+                yield change.first, unit
+    elif len(changes) == 1:
+        yield changes[0].first, _pair(changes[0], shape, full)
+    else:
+        records = sorted(lsn for change in changes for lsn in (change.first, change.second))
+        yield from zip(records, _split(changes, moved, shape=shape, full=full), strict=False)
+
+
+def _collide(moved: list[RowChange], shape: Shape) -> bool:
+    gone = {shape.identity(change.old) for change in moved}
+    return any(shape.identity(change.new) in gone for change in moved)
+
+
+def _plain(change: RowChange, shape: Shape, full: bytes) -> _Unit | None:
+    if change.operation == INSERT:
+        return _insert(change.new, shape, full)
+    if change.operation == DELETE:
+        return _delete(change.old, shape, full)
+    return _update(change.old, change.new, shape)
+
+
+def _pair(change: RowChange, shape: Shape, full: bytes) -> _Unit:
+    return _Unit(_delete(change.old, shape, full).rows + _insert(change.new, shape, full).rows)
+
+
+def _insert(row: Values, shape: Shape, full: bytes) -> _Unit:
+    return _Unit(((INSERT, full, shape.image(row)),))
+
+
+def _delete(row: Values, shape: Shape, full: bytes) -> _Unit:
+    return _Unit(((DELETE, full, _without(shape.image(row), shape, (Storage.TEXT,), changed=())),))
+
+
+def _update(old: Values, new: Values, shape: Shape) -> _Unit | None:
+    """Before and after image; None when no captured column changed (nothing is written then)."""
+    before, after = shape.image(old), shape.image(new)
+    changed = tuple(i for i, (was, now) in enumerate(zip(before, after, strict=True)) if was != now)
+    if not changed:
+        return None
+    mask = update_mask(changed, len(after))
+    before = _without(before, shape, (Storage.TEXT, Storage.MAX), changed=changed)
+    return _Unit(((BEFORE, mask, before), (AFTER, mask, after)))
+
+
+def _without(
+    image: Values, shape: Shape, storages: tuple[Storage, ...], *, changed: tuple[int, ...]
+) -> Values:
+    """NULL where the type is not logged; a (max) column that changed keeps its value."""
+    if not any(storage in storages for storage in shape.storages):
+        return image
+    return tuple(
+        None if storage in storages and not (storage is Storage.MAX and i in changed) else value
+        for i, (value, storage) in enumerate(zip(image, shape.storages, strict=True))
+    )
+
+
+def _split(
+    changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes
+) -> Iterator[_Unit]:
+    """A statement of many rows that moved keys: deletes, then collapsed and plain updates, then inserts."""
+    gone = {shape.identity(change.old): change.old for change in moved}
+    come = {shape.identity(change.new): change.new for change in moved}
+    still = {id(change) for change in moved}
+    for identity, row in gone.items():
+        if identity not in come:
+            yield _delete(row, shape, full)
+    for identity, row in gone.items():
+        if identity in come and (unit := _update(row, come[identity], shape)):
+            yield unit
+    for change in changes:
+        if id(change) not in still and (unit := _plain(change, shape, full)):
+            yield unit
+    for identity, row in come.items():
+        if identity not in gone:
+            yield _insert(row, shape, full)

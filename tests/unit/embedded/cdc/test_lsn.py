@@ -1,0 +1,45 @@
+import random
+
+import pytest
+
+from airflow_provider_mssql_cdc.embedded.cdc import lsn
+
+
+@pytest.mark.parametrize(
+    ("value", "after"),
+    [
+        ("0x00000025000006100000", "0x00000025000006100001"),
+        ("0x0000002500000610FFFF", "0x00000025000006110000"),
+        ("0x00000025FFFFFFFFFFFF", "0x00000026000000000000"),
+        ("0xFFFFFFFFFFFFFFFFFFFF", "0x00000000000000000000"),
+    ],
+)
+def test_increment_carries_through_slot_block_and_file_and_decrement_undoes_it(value, after):
+    assert lsn.text(lsn.increment(lsn.parse(value))) == after
+    assert lsn.text(lsn.decrement(lsn.parse(after))) == value
+
+
+@pytest.mark.parametrize("value", ["0x00", "", b"\x00" * 9, "0x" + "0" * 22])
+def test_only_ten_bytes_are_an_lsn(value):
+    with pytest.raises(ValueError, match="10 bytes"):
+        lsn.parse(value)
+
+
+def test_a_log_only_ever_moves_up_over_blocks_and_files():
+    position = lsn.LogPosition(file=0x25, block=0x1FF00)
+    dice = random.Random(7)
+    written = []
+    for _ in range(20_000):
+        written.append(position.record())
+        if dice.random() < 0.1:
+            position.flush()
+    assert written == sorted(set(written))
+    assert int.from_bytes(written[-1][:4], "big") > 0x25
+    assert all(int.from_bytes(value[8:], "big") >= 1 for value in written)
+
+
+def test_a_position_is_found_again_from_its_lsn():
+    position = lsn.LogPosition()
+    for _ in range(5):
+        position.record()
+    assert lsn.LogPosition.at(position.lsn()) == position
