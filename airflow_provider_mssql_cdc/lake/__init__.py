@@ -1,0 +1,1 @@
+"""Writes Delta Lake: bronze, facts, staged files and the transactions that decide."""

@@ -1,0 +1,35 @@
+"""Key ranges: how a table is cut so that every row is in exactly one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Bound = tuple[str | None, ...]
+"""One value per split column, as text that the server rendered; None is NULL. Never compared in Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """``lower <= key < upper`` in the server's order; None is unbounded.
+
+    The first range of a plan is open below, so that NULLs and keys under the smallest one are in it.
+    """
+
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+    def __post_init__(self) -> None:
+        if self.lower is not None and self.upper is not None and len(self.lower) != len(self.upper):
+            raise ValueError("both bounds of a key range have one value per split column")
+
+    @property
+    def is_whole_table(self) -> bool:
+        return self.lower is None and self.upper is None
+
+
+def ranges_between(bounds: Sequence[Bound]) -> Iterator[KeyRange]:
+    """Turn n inner bounds, in the server's order, into n + 1 ranges that tile every key."""
+    edges: list[Bound | None] = [None, *bounds, None]
+    for lower, upper in zip(edges, edges[1:], strict=False):
+        yield KeyRange(lower, upper)

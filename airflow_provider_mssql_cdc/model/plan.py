@@ -1,0 +1,137 @@
+"""A plan and its items: what travels from ``plan`` to the mapped tasks through XCom.
+
+Everything is JSON text that comes back as it went: an LSN is ``0x`` and hex digits, a bound is text
+that the server rendered, so that no digit is lost to a float.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+
+_PLAN_ID = re.compile(r"(0x[0-9A-F]{20})-([0-9a-f]{8})-([0-9a-f]{8})\Z")
+
+
+def run_hash(dag_id: str, run_id: str) -> str:
+    """Eight hex digits that name an Airflow run; fits a file name, which a run_id does not."""
+    return hashlib.sha256(f"{dag_id}\n{run_id}".encode()).hexdigest()[:8]
+
+
+def columns_hash(columns: tuple[tuple[str, str], ...]) -> str:
+    """Eight hex digits over (name, type) pairs: two attempts agree on what the bounds are about."""
+    return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanId:
+    """S, the run that planned, and a random part: new whenever ``plan`` runs."""
+
+    snapshot: Lsn
+    run: str
+    nonce: str
+
+    @classmethod
+    def new(cls, snapshot: Lsn, run: str) -> PlanId:
+        return cls(snapshot, run, secrets.token_hex(4))
+
+    @classmethod
+    def parse(cls, text: str) -> PlanId:
+        match = _PLAN_ID.match(text)
+        if not match:
+            raise ValueError(f"not a plan id: {text!r}")
+        return cls(Lsn.parse(match[1]), match[2], match[3])
+
+    @property
+    def text(self) -> str:
+        return f"{self.snapshot.text}-{self.run}-{self.nonce}"
+
+    @property
+    def run_prefix(self) -> str:
+        """What the names of all files staged by this run and this S begin with."""
+        return f"{self.snapshot.text}-{self.run}-"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """One mapped task's work: a key range of a whole snapshot, or nothing when bronze holds it already.
+
+    :param split: :func:`columns_hash` of the split columns; a bound means nothing without them.
+    :param done: bronze holds snapshot S; there is nothing to read.
+    :param resnapshot: S is to replace the snapshot that bronze holds.
+    """
+
+    plan: PlanId
+    index: int
+    count: int
+    key_range: KeyRange = KeyRange()
+    split: str = ""
+    done: bool = False
+    resnapshot: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise ValueError(f"range {self.index} of {self.count} does not exist")
+
+    @property
+    def snapshot(self) -> Lsn:
+        return self.plan.snapshot
+
+    def to_xcom(self) -> dict[str, Any]:
+        """A small dict of JSON types; absent keys are the defaults."""
+        item: dict[str, Any] = {
+            "plan": self.plan.text,
+            "snapshot": self.snapshot.text,
+            "index": self.index,
+            "count": self.count,
+        }
+        if self.key_range.lower is not None:
+            item["lo"] = list(self.key_range.lower)
+        if self.key_range.upper is not None:
+            item["hi"] = list(self.key_range.upper)
+        if self.split:
+            item["split"] = self.split
+        if self.done:
+            item["done"] = True
+        if self.resnapshot:
+            item["resnapshot"] = True
+        return item
+
+    @classmethod
+    def from_xcom(cls, item: object) -> PlannedRange:
+        """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
+        if not isinstance(item, Mapping):
+            raise ConfigurationError(
+                f"key_range is {type(item).__name__}, not an item of a plan: "
+                "map the task over the plan's output, .expand(key_range=plan.output)"
+            )
+        try:
+            return cls(
+                plan=PlanId.parse(item["plan"]),
+                index=int(item["index"]),
+                count=int(item["count"]),
+                key_range=KeyRange(_bound(item.get("lo")), _bound(item.get("hi"))),
+                split=str(item.get("split", "")),
+                done=item.get("done") is True,
+                resnapshot=item.get("resnapshot") is True,
+            )
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ConfigurationError(f"key_range is not an item of a plan ({exc}); clear the plan task") from exc
+
+
+def _bound(values: list[str | None] | None) -> Bound | None:
+    if values is None:
+        return None
+    if not isinstance(values, (list, tuple)) or not all(v is None or isinstance(v, str) for v in values):
+        raise ValueError("a bound is a list of texts")
+    return tuple(values)

@@ -1,0 +1,50 @@
+"""What bronze's Delta transactions say: the only authority on what has been loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Every change in ``(base, changes]`` is in bronze, none is missing."""
+
+    base: Lsn
+    changes: Lsn
+
+    def __post_init__(self) -> None:
+        if self.changes < self.base:
+            raise ValueError(f"coverage ends at {self.changes}, below its base {self.base}")
+
+
+@dataclass(frozen=True, slots=True)
+class BronzeState:
+    """The state at one version of bronze, read with the handle that a commit will use.
+
+    :param version: of the Delta table.
+    :param snapshot: S of the newest complete snapshot.
+    :param open: S of the newest chunked snapshot that was opened.
+    :param coverage: of changes; None before the first snapshot.
+    """
+
+    version: int
+    snapshot: Lsn | None = None
+    open: Lsn | None = None
+    coverage: Coverage | None = None
+
+    @property
+    def newest(self) -> Lsn | None:
+        """The largest S that bronze knows, complete or open."""
+        return max((lsn for lsn in (self.snapshot, self.open) if lsn is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """Which source table a bronze table belongs to (table property ``mssql_cdc.source``)."""
+
+    conn_id: str
+    database: str
+    schema: str
+    table: str

@@ -1,0 +1,1 @@
+"""Reads SQL Server: sessions, readers and the mapping of driver errors and types."""

@@ -1,0 +1,134 @@
+"""The one value that says which table is loaded, from where and to where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+
+Isolation = Literal["snapshot"]
+_TEMPLATED = ("mssql_conn_id", "capture_instance", "bronze", "facts")
+_JINJA = re.compile(r"{{|{%")
+
+
+@dataclass(frozen=True, slots=True)
+class MssqlCdcTable:
+    """A SQL Server table tracked by CDC, and the Delta tables it is loaded into.
+
+    The value is frozen; its text fields are templated, per run, into a new value.
+
+    :param mssql_conn_id: an Airflow connection of type ``mssql``. (templated)
+    :param capture_instance: CDC capture instance, for instance ``dbo_orders``. (templated)
+    :param bronze: path or URI of the Delta table that receives rows and changes. (templated)
+    :param facts: path or URI of the Delta table that receives one row per event. (templated)
+    :param source: ``("schema", "table")``, only when the instance cannot tell. (templated)
+    :param storage_options: for the object store, as delta-rs takes them. (templated, never shown)
+    :param split_by: columns that key ranges are cut on; default the key. (templated)
+    :param key: columns that identify a row; default the capture instance's unique index. (templated)
+    :param casts: ``{column: SQL type}`` for types that are refused otherwise. (templated)
+    :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT. (templated)
+    """
+
+    mssql_conn_id: str
+    capture_instance: str
+    bronze: str
+    facts: str
+    source: tuple[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    split_by: tuple[str, ...] | None = None
+    key: tuple[str, ...] | None = None
+    casts: Mapping[str, str] | None = None
+    isolation: Isolation | None = None
+
+    def __post_init__(self) -> None:
+        problems = [problem for problem in map(self._problem_of, fields(self)) if problem]
+        if problems:
+            raise ConfigurationError("MssqlCdcTable: " + "; ".join(problems))
+        for name in ("source", "split_by", "key"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(value))
+        for name in ("storage_options", "casts"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, MappingProxyType(dict(value)))
+
+    def _problem_of(self, described: Any) -> str | None:
+        name, value = described.name, getattr(self, described.name)
+        if name in _TEMPLATED:
+            good = isinstance(value, str) and bool(value.strip())
+            return None if good else f"{name} is a text that is not empty, got {value!r}"
+        if value is None:
+            return None
+        return _OPTIONAL_CHECKS[name](value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Mapping proxies do not pickle or copy; the value is rebuilt from plain ones."""
+        values = [getattr(self, described.name) for described in fields(self)]
+        return (type(self), tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values))
+
+    def rendered(self, render: Callable[[Any], Any]) -> MssqlCdcTable:
+        """A new value with every field put through ``render`` (Airflow's templating)."""
+        changed: dict[str, Any] = {}
+        for described in fields(self):
+            value = getattr(self, described.name)
+            if value is not None:
+                changed[described.name] = render(dict(value) if isinstance(value, Mapping) else value)
+        return replace(self, **changed)
+
+    @property
+    def label(self) -> str:
+        """What logs and messages call this table."""
+        return f"{self.capture_instance} (connection {self.mssql_conn_id})"
+
+
+def _names_problem(name: str) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if isinstance(value, str) or not isinstance(value, (tuple, list)) or not value:
+            return f"{name} is a tuple of column names, got {value!r}"
+        if not all(isinstance(column, str) and column for column in value):
+            return f"{name} holds something that is no column name: {value!r}"
+        return f"{name} names a column twice: {value!r}" if len(set(value)) < len(value) else None
+
+    return check
+
+
+def _source_problem(value: Any) -> str | None:
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if pair and all(isinstance(part, str) and part for part in value):
+        return None
+    return f'source is a pair ("schema", "table"), got {value!r}'
+
+
+def _storage_problem(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"storage_options is a dict of texts, got {type(value).__name__}"
+    wrong = sorted(str(key) for key, item in value.items() if not (isinstance(key, str) and isinstance(item, str)))
+    return f"storage_options holds values that are no text, under {wrong}" if wrong else None
+
+
+def _casts_problem(value: Any) -> str | None:
+    if isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) and k and v for k, v in value.items()):
+        return None
+    return f"casts is a dict {{column: SQL type}}, got {value!r}"
+
+
+def _isolation_problem(value: Any) -> str | None:
+    if value == "snapshot" or (isinstance(value, str) and _JINJA.search(value)):
+        return None
+    return f'isolation is None (READ COMMITTED) or "snapshot", got {value!r}'
+
+
+_OPTIONAL_CHECKS = cast(
+    "Mapping[str, Callable[[Any], str | None]]",
+    {
+        "source": _source_problem,
+        "storage_options": _storage_problem,
+        "split_by": _names_problem("split_by"),
+        "key": _names_problem("key"),
+        "casts": _casts_problem,
+        "isolation": _isolation_problem,
+    },
+)

@@ -1,0 +1,1 @@
+"""Statements, as text and parameters: pure functions that the ``source`` layer runs."""
