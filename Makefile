@@ -1,0 +1,70 @@
+# Every target makes the environment it needs; Python 3.11 or newer is all that has to be there.
+# `make help` lists the targets. PYTHON=... names the interpreter, VENV=... an environment of your own.
+
+VENV ?= .venv
+PYTHON ?=
+RUN := $(VENV)/bin/python
+PYTEST := $(RUN) -m pytest
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help environment demo test lint format types test-unit test-properties test-contract test-scenarios \
+	test-dags test-oldest soak mutants scenarios bench ui clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+environment: $(VENV)/.made ## what the others run in: the package, its extras, the tools
+
+$(VENV)/.made: pyproject.toml .ci/environment .ci/system_libraries.py
+	PYTHON="$(PYTHON)" .ci/environment $(VENV)
+	@touch $@
+
+demo: $(VENV)/.made ## load a real table from the embedded server into Delta Lake, and show it
+	$(RUN) -m dags_examples.demo $(ARGS)
+
+test: lint types test-unit test-properties test-contract test-scenarios test-dags ## everything CI runs
+
+lint: $(VENV)/.made ## ruff
+	$(RUN) -m ruff check .
+
+types: $(VENV)/.made ## mypy, strict
+	$(RUN) -m mypy
+
+test-unit: $(VENV)/.made ## one layer at a time
+	$(PYTEST) -q tests/unit $(ARGS)
+
+test-properties: $(VENV)/.made ## statements about all values, tried on many
+	$(PYTEST) -q tests/properties $(ARGS)
+
+test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN adds another server
+	$(PYTEST) -q tests/contract $(ARGS)
+
+test-scenarios: $(VENV)/.made ## faults, races and random rounds against the guarantee
+	$(PYTEST) -q tests/scenarios -m "not soak" $(ARGS)
+
+scenarios: test-scenarios
+
+test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
+	$(PYTEST) -q tests/dags $(ARGS)
+
+test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions that pyproject.toml allows
+	.venv-oldest/bin/python -m pytest -q tests/unit $(ARGS)
+	.venv-oldest/bin/python -m pytest -q tests/dags $(ARGS)
+
+.venv-oldest/.made: pyproject.toml .ci/environment .ci/oldest
+	PYTHON="$(PYTHON)" .ci/oldest .venv-oldest
+	@touch $@
+
+soak: $(VENV)/.made ## the random rounds, for minutes
+	$(PYTEST) -q tests/scenarios -m soak $(ARGS)
+
+mutants: $(VENV)/.made ## take each guard out, and see its test turn red
+	$(RUN) -m tests.mutants.run $(ARGS)
+
+bench: $(VENV)/.made ## rows/s, CPU and memory, side by side with the bare driver
+	$(RUN) -m benchmarks $(ARGS)
+
+clean: ## environments, caches and what the demo left
+	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
