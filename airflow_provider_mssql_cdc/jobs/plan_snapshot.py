@@ -1,0 +1,126 @@
+"""``plan``: preflight, then S, then the key's ends, then the ranges. The order is the guarantee."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.errors import NotReadyYet
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
+from airflow_provider_mssql_cdc.source.measure import cut_ranges
+from airflow_provider_mssql_cdc.source.watermarks import now
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.planning.ranges import RangePlan
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What ``plan`` is asked for.
+
+    :param max_ranges: upper end for the number of ranges, Airflow's own limit included.
+    :param wait_seconds: how long a resnapshot waits for capture to pass every S that bronze knows.
+    """
+
+    table: MssqlCdcTable
+    attempt: Attempt
+    max_ranges: int
+    rows_per_range: int
+    resnapshot: bool = False
+    wait_seconds: float = 600
+
+
+def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession]) -> list[PlannedRange]:
+    """Cut the table into ranges under one S, or say that bronze holds a snapshot already.
+
+    :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
+    :raises NotReadyYet: a resnapshot's S would not be above the stored one.
+    """
+    table = request.table
+    with connect() as session:
+        source = loadable_table(session, table)
+        bronze = open_or_create(TableLocation.bronze_of(table), source.identity, source.lake_columns)
+        stored = _stored_snapshot(bronze, request)
+        if stored is not None:
+            log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)
+            plan = PlanId.new(stored, request.attempt.run)
+            return [PlannedRange(plan, 0, 1, done=True, resnapshot=request.resnapshot)]
+        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
+        with session.transaction():
+            ranges = cut_ranges(
+                session,
+                source.description.table,
+                source.keys,
+                rows_per_range=request.rows_per_range,
+                max_ranges=request.max_ranges,
+            )
+    _log_plan(request, snapshot, ranges)
+    return _items(request, snapshot, source=source, ranges=ranges)
+
+
+def _stored_snapshot(bronze: Bronze, request: PlanRequest) -> Lsn | None:
+    """The snapshot to return instead of reading: any, or for a resnapshot the one this run took."""
+    if request.resnapshot:
+        return bronze.snapshot_of_run(request.attempt.run)
+    return bronze.state.snapshot
+
+
+def _record_snapshot(
+    session: SourceSession, source: LoadableTable, *, bronze: Bronze, request: PlanRequest
+) -> Lsn:
+    """S, recorded before anything of the table is read; strictly above every S that bronze knows."""
+    deadline = time.monotonic() + request.wait_seconds
+    while True:
+        snapshot = now(session, source.description.instance)
+        newest = bronze.state.newest
+        if newest is None or snapshot > newest:
+            return snapshot
+        if time.monotonic() >= deadline:
+            raise NotReadyYet(
+                f"{request.table.label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and a "
+                "resnapshot needs a later LSN. Capture moves with the next commit or within about five minutes "
+                "on a quiet database; if it does not, look at the capture job"
+            )
+        time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _items(
+    request: PlanRequest, snapshot: Lsn, *, source: LoadableTable, ranges: RangePlan
+) -> list[PlannedRange]:
+    plan = PlanId.new(snapshot, request.attempt.run)
+    return [
+        PlannedRange(
+            plan=plan,
+            index=index,
+            count=len(ranges.ranges),
+            key_range=key_range,
+            split=source.split_hash,
+            resnapshot=request.resnapshot,
+        )
+        for index, key_range in enumerate(ranges.ranges)
+    ]
+
+
+def _log_plan(request: PlanRequest, snapshot: Lsn, ranges: RangePlan) -> None:
+    log.info(
+        "%s: snapshot %s, %d range(s) by %s: %s",
+        request.table.label,
+        snapshot,
+        len(ranges.ranges),
+        ranges.method,
+        ranges.reason,
+    )

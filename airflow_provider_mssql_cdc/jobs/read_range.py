@@ -1,0 +1,110 @@
+"""``read``: the session's own now(), the rows of one range, staged; then how new they may be."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind
+from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.staging import stage_range
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import PlannedRange
+from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
+from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.tsql.snapshot import select_range
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+
+def read_range(
+    table: MssqlCdcTable, planned: PlannedRange, *, attempt: Attempt, connect: Callable[[], SourceSession]
+) -> StagedRange:
+    """Read one key range and stage it; nothing, when bronze holds this snapshot or one above it.
+
+    :raises ReplicaBehind: the server that answers is older than S.
+    :raises RetentionGap: changes after S have been purged, so this snapshot leads nowhere.
+    """
+    bronze = open_existing(TableLocation.bronze_of(table))
+    if planned.done or _is_settled(bronze, planned):
+        log.info("%s: bronze holds snapshot %s; range not read", table.label, bronze.state.snapshot)
+        return StagedRange.nothing(planned)
+    started = time.monotonic()
+    with connect() as session:
+        source = loadable_table(session, table)
+        bronze.check_identity(source.identity)
+        bronze.check_columns(source.lake_columns)
+        _check_stamp(session, source, planned=planned, table=table)
+        files = _stage(session, source, bronze=bronze, planned=planned, attempt=attempt)
+        after = horizon(session, source.description.instance)
+    rows = sum(file.rows for file in files)
+    log.info(
+        "%s: range %d of %d: %d rows in %d file(s), %.1f s by %s, stamp %s",
+        *(table.label, planned.index + 1, planned.count, rows, len(files)),
+        *(time.monotonic() - started, session.driver, planned.snapshot),
+    )
+    return StagedRange(
+        plan=planned.plan,
+        index=planned.index,
+        count=planned.count,
+        rows=rows,
+        files=files,
+        horizon=after,
+        resnapshot=planned.resnapshot,
+    )
+
+
+def _is_settled(bronze: Bronze, planned: PlannedRange) -> bool:
+    """Whether staging this range could not change what bronze holds."""
+    stored = bronze.state.snapshot
+    return stored is not None and (stored >= planned.snapshot or not planned.resnapshot)
+
+
+def _check_stamp(
+    session: SourceSession, source: LoadableTable, *, planned: PlannedRange, table: MssqlCdcTable
+) -> None:
+    """On the session that will read: it has passed S, and changes after S are still there."""
+    if planned.split != source.split_hash and not planned.key_range.is_whole_table:
+        raise ConfigurationError(
+            f"{table.label}: this plan was cut on other columns than the table is cut on now "
+            f"({', '.join(column.name for column in source.split_columns)}); clear the plan task"
+        )
+    instance = source.description.instance
+    reached = now(session, instance)
+    if reached < planned.snapshot:
+        raise ReplicaBehind(
+            f"{table.label}: the server that answers is at {reached}, behind the snapshot's LSN "
+            f"{planned.snapshot}; another replica answered when it was planned. Trying again may reach one "
+            "that has caught up"
+        )
+    refuse_unretained(session, instance, position=planned.snapshot, label=table.label)
+
+
+def _stage(
+    session: SourceSession, source: LoadableTable, *, bronze: Bronze, planned: PlannedRange, attempt: Attempt
+) -> tuple[StagedFile, ...]:
+    committed_at = commit_time(session, planned.snapshot)
+    statement = select_range(
+        source.description.table, source.columns, split_by=source.split_columns, key_range=planned.key_range
+    )
+    with session.transaction():
+        return stage_range(
+            bronze,
+            planned=planned,
+            stamp=planned.snapshot,
+            commit_ts=committed_at,
+            instance=source.description.instance.name,
+            columns=source.lake_columns,
+            batches=session.read(statement, captured_schema(source.lake_columns)),
+            attempt=attempt.label,
+        )

@@ -1,0 +1,48 @@
+"""Checks of operator arguments, each returning what is wrong or None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off", "", "none"})
+_JINJA = re.compile(r"{{|{%")
+
+
+def at_least(least: int) -> Callable[[Any], str | None]:
+    """A whole number with a lower end."""
+
+    def check(value: Any) -> str | None:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return None if good else f"is a whole number of at least {least}, got {value!r}"
+
+    return check
+
+
+def flag_or_template(value: Any) -> str | None:
+    """True, False, or a template that renders to one of them."""
+    if isinstance(value, str) and _JINJA.search(value):
+        return None
+    try:
+        as_flag(value, name="it")
+    except ConfigurationError:
+        return f"is true or false, or a template of it, got {value!r}"
+    return None
+
+
+def as_flag(value: Any, *, name: str) -> bool:
+    """Read a flag that may have gone through templating: the text 'False' is false.
+
+    :raises ConfigurationError: anything that is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    if value is None:
+        return False
+    if isinstance(value, str) and (text := value.strip().lower()) in _TRUE | _FALSE:
+        return text in _TRUE
+    raise ConfigurationError(f"{name} is true or false, got {value!r}")

@@ -1,0 +1,90 @@
+"""What every operator of this package does alike: templating, errors and stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk import BaseOperator
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, MssqlCdcError
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+class MssqlCdcOperator(BaseOperator):
+    """Base of the operators: one table, one job, errors that Airflow retries or not.
+
+    :param table: what is loaded, from where and to where. (templated)
+    """
+
+    template_fields: Sequence[str] = ("table",)
+    ui_color = "#dfe9f3"
+    field_checks: ClassVar[dict[str, Callable[[Any], str | None]]] = {}
+
+    def __init__(self, *, table: MssqlCdcTable, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self._session: SourceSession | None = None
+
+    def _refuse_wrong_arguments(self) -> None:
+        """Check every argument that is known when the DAG is parsed; report all of them at once."""
+        problems = [f"table is an MssqlCdcTable, got {type(self.table).__name__}"] if not isinstance(
+            self.table, MssqlCdcTable
+        ) else []
+        for name, check in self.field_checks.items():
+            if problem := check(getattr(self, name)):
+                problems.append(f"{name} {problem}")
+        if problems:
+            raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
+
+    def render_template(
+        self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
+    ) -> Any:
+        """Render a table into a new value: the frozen one is shared by all runs of this process."""
+        render = super().render_template
+        if isinstance(content, MssqlCdcTable):
+            return content.rendered(lambda value: render(value, context, jinja_env, set()))
+        return render(content, context, jinja_env, seen_oids)
+
+    def execute(self, context: Context) -> Any:
+        """Run the job; an error that no retry can mend fails the task at once."""
+        try:
+            return self.run_job(context)
+        except MssqlCdcError as exc:
+            if exc.retryable:
+                raise
+            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+
+    def run_job(self, context: Context) -> Any:
+        raise NotImplementedError
+
+    def on_kill(self) -> None:
+        """End the query on the server; the files of this attempt go when ``complete`` cleans up."""
+        if self._session is not None:
+            self._session.cancel()
+
+    def connect(self) -> SourceSession:
+        """Open the one session of this attempt; pymssql and the hook are imported here, not at parse time."""
+        from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
+
+        self._session = MssqlCdcHook(self.table.mssql_conn_id).session(isolation=self.table.isolation)
+        return self._session
+
+
+def attempt_of(context: Context) -> Attempt:
+    """Who runs: works in every kind of run, with or without a logical date."""
+    ti = context["ti"]
+    return Attempt(
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=-1 if ti.map_index is None else ti.map_index,
+        try_number=ti.try_number,
+    )

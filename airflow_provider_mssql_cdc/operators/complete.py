@@ -1,0 +1,44 @@
+"""``complete``: all ranges or none, in one Delta commit, then the facts row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.staged import StagedRange
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class MssqlCdcCompleteOperator(MssqlCdcOperator):
+    """Commit what the mapped tasks staged, all of it or nothing, and write the ``bootstrap`` facts row.
+
+    Run again at any time it adds nothing twice. It returns ``{"lsn", "commit_ts", "rows", "version",
+    "consistent_after"}``: the snapshot's LSN, from which changes continue; its commit time (UTC, ISO
+    8601) or None; its rows; a bronze version that holds it; and the point that changes have to pass
+    until the rebuilt state equals the source.
+
+    :param table: what is loaded, from where and to where. (templated)
+    :param staged: the outcomes of the mapped tasks, ``read.output``.
+    """
+
+    template_fields: Sequence[str] = ("table", "staged")
+
+    def __init__(self, *, staged: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.staged = staged
+        self._refuse_wrong_arguments()
+
+    def run_job(self, context: Context) -> dict[str, Any]:
+        if isinstance(self.staged, (str, bytes, dict)) or not hasattr(self.staged, "__iter__"):
+            raise ConfigurationError(
+                f"staged is a {type(self.staged).__name__}, not the outcomes of the reads: pass staged=read.output"
+            )
+        from airflow_provider_mssql_cdc.jobs.complete_snapshot import complete_snapshot
+
+        outcomes = [StagedRange.from_xcom(item) for item in self.staged]
+        completed = complete_snapshot(self.table, outcomes, attempt=attempt_of(context), connect=self.connect)
+        return completed.to_xcom()

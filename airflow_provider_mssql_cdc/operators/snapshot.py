@@ -1,0 +1,58 @@
+"""``read``: one key range, staged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_mssql_cdc.model.plan import PlannedRange
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Context
+
+RANGE_LABEL = "mssql_cdc_range"
+"""Context key of the label that the UI shows for a mapped task."""
+
+
+class MssqlCdcSnapshotOperator(MssqlCdcOperator):
+    """Read one key range in bounded memory and stage it as Parquet that nobody sees yet.
+
+    Map it over the plan: ``.partial(task_id="read", table=orders).expand(key_range=plan.output)``.
+    When bronze holds this snapshot already, or one that supersedes it, nothing is read.
+
+    :param table: what is loaded, from where and to where. (templated)
+    :param key_range: one item of the plan; data, so never templated.
+    :param show_bounds: put the range's bounds, which are key values, into the label of the mapped task.
+    """
+
+    field_checks: ClassVar = {}
+
+    def __init__(self, *, key_range: Mapping[str, Any], show_bounds: bool = False, **kwargs: Any) -> None:
+        kwargs.setdefault("map_index_template", "{{ " + RANGE_LABEL + " }}")
+        super().__init__(**kwargs)
+        self.key_range = key_range
+        self.show_bounds = show_bounds
+        self._refuse_wrong_arguments()
+
+    def run_job(self, context: Context) -> dict[str, Any]:
+        planned = PlannedRange.from_xcom(self.key_range)
+        context[RANGE_LABEL] = _label_of(planned, show_bounds=self.show_bounds)  # type: ignore[literal-required]
+        from airflow_provider_mssql_cdc.jobs.read_range import read_range
+
+        staged = read_range(self.table, planned, attempt=attempt_of(context), connect=self.connect)
+        return staged.to_xcom()
+
+
+def _label_of(planned: PlannedRange, *, show_bounds: bool) -> str:
+    if planned.done:
+        return "already in bronze"
+    label = f"range {planned.index + 1} of {planned.count}"
+    if not show_bounds:
+        return label
+    lower, upper = (
+        "…" if bound is None else ", ".join("NULL" if value is None else value for value in bound)
+        for bound in (planned.key_range.lower, planned.key_range.upper)
+    )
+    return f"{label} [{lower} to {upper})"

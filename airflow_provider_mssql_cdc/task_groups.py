@@ -1,0 +1,73 @@
+"""The whole bootstrap of one table as one task group: plan, read (mapped), complete."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import TaskGroup
+
+from airflow_provider_mssql_cdc.operators import (
+    MssqlCdcCompleteOperator,
+    MssqlCdcPlanOperator,
+    MssqlCdcSnapshotOperator,
+)
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+_DEFAULTS: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30)}
+
+
+def mssql_cdc_bootstrap(
+    *,
+    group_id: str,
+    table: MssqlCdcTable,
+    max_ranges: int = 256,
+    rows_per_range: int = 1_000_000,
+    resnapshot: bool | str = False,
+    wait_seconds: int = 600,
+    show_bounds: bool = False,
+    pool: str = "default_pool",
+    outlets: Any = None,
+    default_args: dict[str, Any] | None = None,
+    **task_arguments: Any,
+) -> TaskGroup:
+    """Load one table once: a task group of ``plan``, ``read`` and ``complete``.
+
+    The snapshot's LSN is in the return value of ``<group_id>.complete``. Tasks are retried three times
+    unless ``default_args``, here or on the DAG, or an argument say otherwise.
+
+    :param group_id: id of the task group.
+    :param table: what is loaded, from where and to where. (templated)
+    :param max_ranges: at most this many mapped tasks.
+    :param rows_per_range: rows that one mapped task should read, when the table allows it.
+    :param resnapshot: take a new snapshot although bronze holds one. (templated)
+    :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
+    :param show_bounds: show key bounds in the labels of the mapped tasks.
+    :param pool: of all three tasks; a pool per source server limits the load on it.
+    :param outlets: assets, of ``complete`` alone.
+    :param default_args: of the task group.
+    :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
+        only a mapped task knows, ``max_active_tis_per_dagrun`` for one, do no harm on the others.
+    """
+    group = TaskGroup(group_id, default_args=default_args or {})
+    # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
+    group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args}
+    with group:
+        plan = MssqlCdcPlanOperator(
+            task_id="plan",
+            table=table,
+            max_ranges=max_ranges,
+            rows_per_range=rows_per_range,
+            resnapshot=resnapshot,
+            wait_seconds=wait_seconds,
+            pool=pool,
+            **task_arguments,
+        )
+        read = MssqlCdcSnapshotOperator.partial(
+            task_id="read", table=table, show_bounds=show_bounds, pool=pool, **task_arguments
+        ).expand(key_range=plan.output)
+        MssqlCdcCompleteOperator(
+            task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments
+        )
+    return group
+
