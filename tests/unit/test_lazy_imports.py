@@ -1,0 +1,84 @@
+"""Airflow parses DAG files every few seconds: nothing heavy may come in with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("arro3", "deltalake", "mssql_python", "numpy", "pandas", "polars", "pyarrow", "pymssql", "sqlglot")
+
+REPORT = f"""
+import json, sys
+print(json.dumps(sorted(set({HEAVY!r}) & {{name.partition(".")[0] for name in sys.modules}})))
+"""
+
+A_DAG = """
+from airflow.sdk import DAG
+from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
+from airflow_provider_mssql_cdc.operators import (
+    MssqlCdcCompleteOperator, MssqlCdcPlanOperator, MssqlCdcSnapshotOperator)
+
+table = MssqlCdcTable(mssql_conn_id="erp", capture_instance="dbo_orders",
+                      bronze="/lake/bronze/orders", facts="/lake/ops/facts")
+with DAG("load", schedule=None) as dag:
+    mssql_cdc_bootstrap(group_id="orders", table=table)
+    plan = MssqlCdcPlanOperator(task_id="plan", table=table)
+    read = MssqlCdcSnapshotOperator.partial(task_id="read", table=table).expand(key_range=plan.output)
+    MssqlCdcCompleteOperator(task_id="complete", table=table, staged=read.output)
+assert len(dag.tasks) == 6
+"""
+
+THE_NAMES = """
+import airflow_provider_mssql_cdc as package
+assert package.MssqlCdcTable and package.mssql_cdc_bootstrap
+assert set(package.__all__) <= set(dir(package))
+"""
+
+THE_PROVIDER_INFO = """
+from airflow_provider_mssql_cdc.get_provider_info import get_provider_info
+get_provider_info()
+assert "airflow" not in sys.modules, "read in every Airflow process, before Airflow itself"
+"""
+
+THE_PYTEST_PLUGIN = """
+import airflow_provider_mssql_cdc.embedded.pytest_plugin
+assert "airflow" not in sys.modules, "loaded by every pytest run of its users"
+"""
+
+
+def run_fresh(code: str) -> list[str]:
+    """Run code in a new interpreter; the heavy modules that it ended up with."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys\n" + code + REPORT],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    heavy: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return heavy
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(A_DAG, id="a DAG with the task group and with the operators"),
+        pytest.param(THE_NAMES, id="the public names"),
+        pytest.param(THE_PROVIDER_INFO, id="the provider info"),
+        pytest.param(THE_PYTEST_PLUGIN, id="the pytest plugin"),
+    ],
+)
+def test_nothing_heavy_is_imported_by(code: str) -> None:
+    assert run_fresh(code) == []
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
+    import airflow_provider_mssql_cdc as package
+
+    with pytest.raises(AttributeError, match="no attribute 'MssqlCdcTabel'"):
+        _ = package.MssqlCdcTabel
