@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
@@ -42,6 +42,14 @@ class ReadHorizon:
     @classmethod
     def from_xcom(cls, item: Mapping[str, str]) -> ReadHorizon:
         return cls(Lsn.parse(item["lsn"]), datetime.fromisoformat(item["time"]))
+
+    def consistent_after(self) -> dict[str, str]:
+        """What changes have to pass: an entry above ``lsn`` with a commit time above ``commit_time``.
+
+        One second is added, since a commit time is rounded and the clock was read before it.
+        """
+        passed = (self.time + timedelta(seconds=1)).astimezone(UTC)
+        return {"lsn": self.lsn.text, "commit_time": passed.isoformat()}
 
     def merged(self, other: ReadHorizon) -> ReadHorizon:
         """The later one of both, in either respect."""

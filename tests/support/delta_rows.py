@@ -1,0 +1,15 @@
+"""Reads a Delta table as a list of dicts, through delta-rs' query engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+
+def delta_rows(uri: str | Path, where: str = "true", *, columns: str = "*") -> list[dict[str, Any]]:
+    """All rows of the current version that match ``where`` (SQL, lower-case names or quoted)."""
+    result = QueryBuilder().register("t", DeltaTable(str(uri))).execute(f"SELECT {columns} FROM t WHERE {where}")
+    return pa.table(result.read_all()).to_pylist()

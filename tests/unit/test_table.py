@@ -1,0 +1,103 @@
+"""The public value: what it accepts, what it hides, how it is rendered."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from airflow_provider_mssql_cdc import MssqlCdcTable
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+
+GOOD = {
+    "mssql_conn_id": "erp",
+    "capture_instance": "dbo_orders",
+    "bronze": "/lake/bronze/orders",
+    "facts": "/lake/ops/facts",
+}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("mssql_conn_id", "", "mssql_conn_id is a text"),
+        ("capture_instance", None, "capture_instance is a text"),
+        ("bronze", 7, "bronze is a text"),
+        ("facts", "  ", "facts is a text"),
+        ("source", "dbo.orders", "source is a pair"),
+        ("source", ("dbo", "orders", "x"), "source is a pair"),
+        ("split_by", "id", "split_by is a tuple"),
+        ("split_by", (), "split_by is a tuple"),
+        ("key", ("id", "id"), "key names a column twice"),
+        ("key", ("id", 3), "key holds something"),
+        ("casts", {"loc": ""}, "casts is a dict"),
+        ("casts", ["loc"], "casts is a dict"),
+        ("isolation", "nolock", 'isolation is None (READ COMMITTED) or "snapshot"'),
+        ("isolation", "serializable", "isolation is None"),
+        ("storage_options", {"AWS_REGION": 1}, "storage_options holds values that are no text"),
+        ("storage_options", "secret", "storage_options is a dict"),
+    ],
+)
+def test_a_wrong_argument_is_named(argument: str, value: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        MssqlCdcTable(**{**GOOD, argument: value})  # type: ignore[arg-type]
+
+
+def test_all_wrong_arguments_are_reported_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        MssqlCdcTable(mssql_conn_id="", capture_instance="", bronze="b", facts="f", isolation="nolock")  # type: ignore[arg-type]
+    assert all(name in str(caught.value) for name in ("mssql_conn_id", "capture_instance", "isolation"))
+
+
+def test_no_storage_option_is_in_the_repr_or_in_an_error() -> None:
+    table = MssqlCdcTable(**GOOD, storage_options={"AWS_SECRET_ACCESS_KEY": "hunter2"})
+    assert "hunter2" not in repr(table)
+    assert "hunter2" not in str(table)
+    with pytest.raises(ConfigurationError) as caught:
+        MssqlCdcTable(**GOOD, storage_options={"AWS_SECRET_ACCESS_KEY": b"hunter2"})  # type: ignore[dict-item]
+    assert "hunter2" not in str(caught.value)
+
+
+def test_rendering_gives_a_new_value_and_leaves_the_shared_one() -> None:
+    table = MssqlCdcTable(
+        mssql_conn_id="{{ conn }}",
+        capture_instance="dbo_{{ t }}",
+        bronze="/lake/{{ t }}",
+        facts="/lake/facts",
+        source=("dbo", "{{ t }}"),
+        casts={"loc": "varchar({{ n }})"},
+        storage_options={"AWS_REGION": "{{ region }}"},
+    )
+    values = {"{{ conn }}": "erp", "{{ t }}": "orders", "{{ n }}": "9", "{{ region }}": "eu-1"}
+
+    def render(content: object) -> object:
+        if isinstance(content, str):
+            for marker, value in values.items():
+                content = content.replace(marker, value)
+            return content
+        if isinstance(content, dict):
+            return {key: render(value) for key, value in content.items()}
+        assert isinstance(content, tuple)
+        return tuple(render(value) for value in content)
+
+    rendered = table.rendered(render)
+    assert rendered.source == ("dbo", "orders")
+    assert rendered.casts == {"loc": "varchar(9)"}
+    assert rendered.storage_options == {"AWS_REGION": "eu-1"}
+    assert rendered.bronze == "/lake/orders"
+    assert table.bronze == "/lake/{{ t }}"
+
+
+def test_a_table_can_be_copied_and_pickled() -> None:
+    table = MssqlCdcTable(**GOOD, casts={"a": "int"}, storage_options={"k": "v"}, key=("id",))
+    assert copy.deepcopy(table) == table
+    assert pickle.loads(pickle.dumps(table)) == table
+
+
+def test_lists_become_tuples_and_dicts_cannot_be_changed_afterwards() -> None:
+    casts = {"a": "int"}
+    table = MssqlCdcTable(**GOOD, split_by=["id"], casts=casts)  # type: ignore[arg-type]
+    casts["b"] = "int"
+    assert table.split_by == ("id",)
+    assert table.casts == {"a": "int"}
