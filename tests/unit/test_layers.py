@@ -71,7 +71,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 def own_layer(name: str) -> str:
-    """The layer that an import from this package reaches; its ``__init__`` for ``__version__`` and the like."""
+    """The layer that an import from this package reaches, its ``__init__`` for ``__version__``."""
     part = name.split(".")[1]
     return part if part in MAY_KNOW else "__init__"
 

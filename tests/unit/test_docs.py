@@ -1,0 +1,74 @@
+"""What the documents say is checked against the files: links, commands, code, and the claims' tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DECISIONS = sorted((ROOT / "docs/adr").glob("*.md"))
+SECTIONS = ["Context", "Decision", "Consequences", "A change violates this when", "Evidence"]
+
+every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+every_decision = pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+
+
+def code_spans(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@every_document
+def test_links_between_the_documents_lead_somewhere(path: Path) -> None:
+    targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+@every_document
+def test_files_that_a_document_names_exist(path: Path) -> None:
+    named = {
+        span
+        for span in code_spans(path.read_text())
+        if re.fullmatch(r"[\w./-]+/[\w.-]*|[\w/.-]+\.(py|md|yml|sql|toml)", span) and span[0].isalpha()
+    }
+    package = ROOT / "airflow_provider_mssql_cdc"
+    assert {name for name in named if not (ROOT / name).exists() and not (package / name).exists()} == set()
+
+
+@every_document
+def test_make_targets_that_a_document_names_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z][a-z-]*)", path.read_text())) <= targets
+
+
+@every_document
+def test_python_in_a_document_is_python(path: Path) -> None:
+    for block in blocks(path.read_text(), "python"):
+        ast.parse(block)
+
+
+@every_decision
+def test_a_decision_has_its_five_sections_in_order(path: Path) -> None:
+    assert re.findall(r"^## (.+)$", path.read_text(), flags=re.MULTILINE) == SECTIONS
+
+
+def test_decisions_are_numbered_without_a_hole() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    assert 60 <= len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_every_test_that_the_guarantees_name_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs/guarantees.md").read_text())
+    missing = [f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / file).read_text()]
+    assert missing == []
+    assert named
