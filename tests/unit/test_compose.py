@@ -93,3 +93,19 @@ def test_the_image_is_built_from_files_that_the_build_is_given() -> None:
     }
     assert copied <= allowed
     assert all((ROOT / source).exists() for source in copied)
+
+
+def test_the_set_up_step_makes_the_tables_that_the_example_dags_load() -> None:
+    examples = "".join(path.read_text() for path in (ROOT / "dags_examples").glob("bootstrap_*.py"))
+    named = set(re.findall(r'capture_instance="dbo_(\w+)"', examples))
+    for listed in re.findall(r"^TABLES = \((.*)\)$", examples, flags=re.MULTILINE):
+        named |= set(re.findall(r'"(\w+)"', listed))
+    made = set(re.findall(r"CREATE TABLE dbo\.(\w+)", (ROOT / "docker/setup.sql").read_text()))
+    assert named
+    assert named <= made
+
+
+def test_the_example_dags_write_where_a_volume_is_mounted() -> None:
+    scheduler = SERVICES["airflow-scheduler"]
+    lake = scheduler["environment"]["MSSQL_CDC_LAKE"]
+    assert any(volume.endswith(f":{lake}") for volume in scheduler["volumes"])
