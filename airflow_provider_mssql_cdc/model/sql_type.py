@@ -14,8 +14,9 @@ INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _SCALED_TYPES = frozenset({"time", "datetime2", "datetimeoffset"})
 _PLAIN_TYPES = frozenset(
     "bit date datetime smalldatetime money smallmoney real float uniqueidentifier rowversion "
-    "text ntext image xml sql_variant hierarchyid geography geometry json vector".split()
+    "text ntext image xml sql_variant hierarchyid geography geometry json vector clr".split()
 )
+_SYNONYMS = {"timestamp": "rowversion", "numeric": "decimal", "sysname": "nvarchar"}
 _COLLATION_NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
 
 
@@ -24,7 +25,7 @@ class SqlType:
     """A system type of SQL Server with its length, precision, scale and collation.
 
     :param name: system type name in lower case; ``timestamp`` is spelled ``rowversion`` and
-        ``numeric`` is spelled ``decimal``.
+        ``numeric`` is spelled ``decimal``; ``clr`` is any type of a user's assembly.
     :param max_length: bytes, as ``sys.columns.max_length`` has it; :data:`MAX_LENGTH` for (max).
     :param precision: digits of a decimal.
     :param scale: digits after the point of a decimal, or of a time's seconds.
@@ -49,6 +50,24 @@ class SqlType:
             raise ValueError(f"{self.name}({self.scale}) is no SQL Server type")
         if self.name in CHAR_TYPES | BINARY_TYPES and not self._length_is_valid():
             raise ValueError(f"{self.name} of {self.max_length} bytes is no SQL Server type")
+
+    @classmethod
+    def from_catalog(
+        cls, name: str, max_length: int, *, precision: int = 0, scale: int = 0, collation: str | None = None
+    ) -> SqlType:
+        """Build the type from a row of ``sys.columns``; what does not belong to the type is left out.
+
+        :param name: of the base type; a name that is no system type is a user's CLR type.
+        """
+        name = _SYNONYMS.get(name.lower(), name.lower())
+        if name == "decimal":
+            return cls(name, precision=precision, scale=scale)
+        if name in _SCALED_TYPES:
+            return cls(name, scale=scale)
+        if name in CHAR_TYPES | BINARY_TYPES:
+            return cls(name, max_length, collation=collation)
+        known = name in _PLAIN_TYPES | INTEGER_TYPES
+        return cls(name if known else "clr", collation=collation if name in {"text", "ntext"} else None)
 
     def _length_is_valid(self) -> bool:
         fixed = self.name in {"char", "nchar", "binary"}

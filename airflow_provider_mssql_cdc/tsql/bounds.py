@@ -1,0 +1,134 @@
+"""Key values on their way through Python: rendered as exact text by the server, read back typed.
+
+Neither direction depends on a language, a DATEFORMAT or a driver. Two bounds are never compared
+here; :func:`is_canonical` says for which types equal values always have equal text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, INTEGER_TYPES, SqlType
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_CONTROL = re.compile(r"([\x00-\x1f])")
+_MAX_NVARCHAR = 4000
+_MAX_VARCHAR = 8000
+
+_RENDERED = {
+    "bit": "CONVERT(varchar(1), CAST({0} AS tinyint))",
+    "money": "CONVERT(varchar(41), CAST({0} AS decimal(19,4)))",
+    "smallmoney": "CONVERT(varchar(41), CAST({0} AS decimal(10,4)))",
+    "decimal": "CONVERT(varchar(41), {0})",
+    "real": "CONVERT(varchar(40), {0}, 3)",
+    "float": "CONVERT(varchar(40), {0}, 3)",
+    "date": "CONVERT(varchar(10), {0}, 23)",
+    "datetime": "CONVERT(varchar(23), {0}, 126)",
+    "smalldatetime": "CONVERT(varchar(19), {0}, 126)",
+    "datetime2": "CONVERT(varchar(27), {0}, 121)",
+    "datetimeoffset": "CONVERT(varchar(34), {0}, 121)",
+    "time": "CONVERT(varchar(16), {0}, 121)",
+    "uniqueidentifier": "CONVERT(varchar(36), {0})",
+    "rowversion": "CONVERT(varchar(18), CAST({0} AS binary(8)), 1)",
+}
+_CANONICAL = INTEGER_TYPES | (frozenset(_RENDERED) - {"real", "float", "datetimeoffset"}) | {"binary"}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundText:
+    """T-SQL for one typed bound, with the parameters that its markers name."""
+
+    text: str
+    parameters: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+
+def is_bindable(sql_type: SqlType) -> bool:
+    """Whether a value of this type travels exactly and can be compared: every type an index may have."""
+    if sql_type.name in CHAR_TYPES | BINARY_TYPES:
+        return not sql_type.is_max
+    return sql_type.name in INTEGER_TYPES or sql_type.name in _RENDERED
+
+
+def is_canonical(sql_type: SqlType) -> bool:
+    """Whether values that the server holds for equal always have the same text.
+
+    Not so for char types (case, accents, trailing blanks, whatever the collation), varbinary (trailing
+    zero bytes), datetimeoffset (one instant, two offsets) and floats (the two zeros).
+    """
+    return sql_type.name in _CANONICAL
+
+
+def exact_text(sql_type: SqlType, expression: str) -> str:
+    """T-SQL that renders a key value as text which reads back as the same value.
+
+    Styles: 121 and 126 print all fractional digits that the type has, 3 prints 17 digits of a float,
+    1 prints ``0x`` and hex digits (learn.microsoft.com, CAST and CONVERT).
+    """
+    if sql_type.name in CHAR_TYPES:
+        return f"CAST({expression} AS {_unicode_type(sql_type)})"
+    if sql_type.name in BINARY_TYPES:
+        digits = 2 + 2 * sql_type.max_length
+        return f"CONVERT(varchar({digits if digits <= _MAX_VARCHAR else 'max'}), {expression}, 1)"
+    if sql_type.name in INTEGER_TYPES:
+        return f"CONVERT(varchar(20), {expression})"
+    return _RENDERED[sql_type.name].format(expression)
+
+
+def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
+    """T-SQL that turns a bound's text back into a value of exactly the column's declared type.
+
+    A bare text would be nvarchar and would convert a varchar column instead: the seek is lost, and
+    under some collations rows are skipped.
+
+    :param name: of the parameter; the bound of one statement's one column.
+    """
+    if sql_type.name in CHAR_TYPES:
+        return _char_bound(sql_type, value, name)
+    marker = BoundText(f"%({name})s", {name: value})
+    if sql_type.name in BINARY_TYPES:
+        return BoundText(f"CONVERT({sql_type.declaration}, {marker.text}, 1)", marker.parameters)
+    if sql_type.name == "rowversion":
+        return BoundText(f"CONVERT(binary(8), {marker.text}, 1)", marker.parameters)
+    return BoundText(f"CAST({marker.text} AS {sql_type.declaration})", marker.parameters)
+
+
+def _char_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
+    """The column's own collation decides order and, for varchar, the code page of the conversion.
+
+    An nvarchar bound is converted first: a collation without a code page refuses varchar (error 459),
+    which is what one of the drivers sends for plain ASCII.
+    """
+    text = _plain_text(value, name)
+    collate = f" COLLATE {sql_type.collation}" if sql_type.collation else ""
+    if sql_type.name in {"nchar", "nvarchar"}:
+        return BoundText(f"CAST({text.text} AS {sql_type.declaration}){collate}", text.parameters)
+    return BoundText(f"CAST({text.text}{collate} AS {sql_type.declaration})", text.parameters)
+
+
+def _plain_text(value: str, name: str) -> BoundText:
+    """A text as one marker, or in pieces around its control characters.
+
+    A NUL ends a statement for one of the drivers, and a backslash before a line break makes SQL Server
+    drop both from a literal, so control characters are named by their number.
+    """
+    pieces = [piece for piece in _CONTROL.split(value) if piece]
+    if len(pieces) <= 1 and not _CONTROL.search(value):
+        return BoundText(f"%({name})s", {name: value})
+    texts: list[str] = []
+    parameters: dict[str, str] = {}
+    for piece in pieces:
+        if _CONTROL.match(piece):
+            texts.append(f"NCHAR({ord(piece)})")
+        else:
+            marker = f"{name}_{len(parameters)}"
+            parameters[marker] = piece
+            texts.append(f"CAST(%({marker})s AS nvarchar({_MAX_NVARCHAR}))")
+    return BoundText(f"({' + '.join(texts)})", parameters)
+
+
+def _unicode_type(sql_type: SqlType) -> str:
+    characters = sql_type.max_length // 2 if sql_type.name in {"nchar", "nvarchar"} else sql_type.max_length
+    return f"nvarchar({characters if characters <= _MAX_NVARCHAR else 'max'})"

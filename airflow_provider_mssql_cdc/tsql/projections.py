@@ -1,0 +1,43 @@
+"""The SELECT list: hard types are projected, so that both drivers deliver the same value.
+
+What each driver makes of a type was tried on the wire: tinyint is unsigned in one of them, money,
+uniqueidentifier, xml and time differ, so these are cast on the server.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_mssql_cdc.model.sql_type import CHAR_TYPES, SqlType
+from airflow_provider_mssql_cdc.tsql.bounds import exact_text, is_bindable
+from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+
+_PROJECTED = {
+    "tinyint": "CAST({0} AS smallint)",
+    "money": "CAST({0} AS decimal(19,4))",
+    "smallmoney": "CAST({0} AS decimal(10,4))",
+    "time": "CONVERT(varchar(16), CAST({0} AS time(7)), 121)",
+    "uniqueidentifier": "CONVERT(varchar(36), {0})",
+    "rowversion": "CAST({0} AS binary(8))",
+    "xml": "CAST({0} AS nvarchar(max))",
+    "text": "CAST({0} AS varchar(max))",
+    "ntext": "CAST({0} AS nvarchar(max))",
+    "image": "CAST({0} AS varbinary(max))",
+    "json": "CAST({0} AS nvarchar(max))",
+    "vector": "CAST({0} AS nvarchar(max))",
+}
+
+
+def projection(name: str, sql_type: SqlType) -> str:
+    """T-SQL that reads a column as it is planned; most types are read as they are."""
+    return _PROJECTED.get(sql_type.name, "{0}").replace("{0}", quote_identifier(name))
+
+
+def cast_projection(name: str, sql_type: SqlType, target: SqlType) -> str:
+    """T-SQL for a cast that the user asked for.
+
+    A cast to a char type prints what a key bound prints (all digits, ISO 8601, hex), never the text of
+    the server's default style, which drops seconds of a datetime.
+    """
+    column = quote_identifier(name)
+    exact = target.name in CHAR_TYPES and sql_type.name not in CHAR_TYPES and is_bindable(sql_type)
+    cast = f"CAST({exact_text(sql_type, column) if exact else column} AS {target.declaration})"
+    return _PROJECTED.get(target.name, "{0}").replace("{0}", cast)
