@@ -10,7 +10,8 @@ from types import TracebackType
 
 from airflow_provider_mssql_cdc.embedded.certificate import CertificateFiles, tls_context
 from airflow_provider_mssql_cdc.embedded.seam import Engine
-from airflow_provider_mssql_cdc.embedded.tds.connection import Connection, Endpoint
+from airflow_provider_mssql_cdc.embedded.tds.connection import Connection
+from airflow_provider_mssql_cdc.embedded.tds.login import Endpoint
 from airflow_provider_mssql_cdc.embedded.tds.prelogin import Tls
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,8 @@ class Listener:
     def _serve(self, connection: Connection) -> None:
         try:
             connection.serve()
+        except Exception:
+            log.exception("a connection ended by an error of the embedded server")
         finally:
             with self._lock:
                 self._connections.pop(connection, None)

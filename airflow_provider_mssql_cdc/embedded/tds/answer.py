@@ -46,7 +46,8 @@ class Answer:
         self._check()
 
     def error(self, error: SqlError) -> None:
-        self.write(tokens.message(error.number, error.text, severity=max(11, error.severity), state=error.state))
+        severity = max(tokens.LEAST_ERROR, error.severity)
+        self.write(tokens.message(error.number, error.text, severity=severity, state=error.state))
 
     def end(self, kind: int, *, failed: bool = False, more: bool = False) -> None:
         """Write the DONE that closes a batch or a procedure, unless the last statement's own one does."""

@@ -165,13 +165,17 @@ def _moments(sql_type: SqlType) -> Callable[[Integers], Bytes]:
 def _datetimes(_: SqlType) -> Callable[[Integers], Bytes]:
     def convert(ticks: Integers) -> Bytes:
         days = ticks // DATETIME_TICKS_PER_DAY
-        return np.concatenate([_low_bytes(days, 4), _low_bytes(ticks - days * DATETIME_TICKS_PER_DAY, 4)], axis=1)
+        rest = ticks - days * DATETIME_TICKS_PER_DAY
+        return np.concatenate([_low_bytes(days, 4), _low_bytes(rest, 4)], axis=1)
 
     return convert
 
 
 def _smalldatetimes(_: SqlType) -> Callable[[Integers], Bytes]:
-    return lambda minutes: np.concatenate([_low_bytes(minutes // 1440, 2), _low_bytes(minutes % 1440, 2)], axis=1)
+    def convert(minutes: Integers) -> Bytes:
+        return np.concatenate([_low_bytes(minutes // 1440, 2), _low_bytes(minutes % 1440, 2)], axis=1)
+
+    return convert
 
 
 def _long_decimals(width: int) -> Callable[[Values], Bytes]:

@@ -12,7 +12,13 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 
-from airflow_provider_mssql_cdc.embedded.tds.packets import ATTENTION, Disconnected, Message, MessageReader, ProtocolError
+from airflow_provider_mssql_cdc.embedded.tds.packets import (
+    ATTENTION,
+    Disconnected,
+    Message,
+    MessageReader,
+    ProtocolError,
+)
 
 
 class Inbox:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ssl
+from dataclasses import dataclass
 
-from airflow_provider_mssql_cdc.embedded.seam import EngineSession, SqlError
+from airflow_provider_mssql_cdc.embedded.seam import Engine, EngineSession, SqlError
 from airflow_provider_mssql_cdc.embedded.tds import login7, packets, prelogin, tokens
 from airflow_provider_mssql_cdc.embedded.tds.packets import MessageReader, MessageWriter, ProtocolError
-from airflow_provider_mssql_cdc.embedded.tds.prelogin import Encryption
+from airflow_provider_mssql_cdc.embedded.tds.prelogin import Encryption, Tls
 from airflow_provider_mssql_cdc.embedded.tds.transport import TlsEngine, Transport
 
-if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.embedded.tds.connection import Endpoint
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What every connection of a listener shares."""
+
+    engine: Engine
+    offer: Tls
+    context: ssl.SSLContext | None
+    replica: str | None
 
 
 def log_in(

@@ -127,7 +127,7 @@ class MessageWriter:
         view.release()
         self._packet_id += count
         self._pending = self._pending[count * payload :]
-        self._transport.send(memoryview(packets).cast("B"))
+        self._transport.send(packets.data.cast("B"))
 
     def _send_rest(self, *, status: int, kind: int = RESPONSE) -> None:
         length = HEADER_BYTES + len(self._pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from airflow_provider_mssql_cdc.embedded.tds.requests import Call
 
 Items = Iterator[ResultSet | RowCount | Message]
 Runner = Callable[[Items], None]
+Prepared = Callable[[Sequence[Parameter]], Items]
 
 _DECLARED = re.compile(r"@[\w@#$]+")
 _SYSNAME, _INT, _BIT = SqlType("nvarchar", 256), SqlType("int"), SqlType("bit")
@@ -60,10 +62,11 @@ class Procedures:
     def __init__(self, session: EngineSession) -> None:
         self._session = session
         self._handles = itertools.count(1)
-        self._prepared: dict[int, tuple[str, str]] = {}
+        self._prepared: dict[int, Prepared] = {}
         self._known: dict[str, Callable[[Sequence[Parameter], Runner], list[bytes]]] = {
             "sp_executesql": self._executesql,
             "sp_prepexec": self._prepexec,
+            "sp_prepexecrpc": self._prepexecrpc,
             "sp_prepare": self._prepare,
             "sp_execute": self._execute,
             "sp_unprepare": self._unprepare,
@@ -80,27 +83,29 @@ class Procedures:
         return []
 
     def _executesql(self, parameters: Sequence[Parameter], runner: Runner) -> list[bytes]:
-        statement = _text(parameters, 0)
         declaration = _text(parameters, 1) if len(parameters) > 1 else ""
-        runner(self._session.execute(statement, named(declaration, parameters[2:])))
+        runner(self._statement(_text(parameters, 0), declaration)(parameters[2:]))
         return []
 
-    def _prepexec(self, parameters: Sequence[Parameter], runner: Runner) -> list[bytes]:
-        declaration, statement = _text(parameters, 1), _text(parameters, 2)
-        runner(self._session.execute(statement, named(declaration, parameters[3:])))
-        self._prepared.pop(_handle(parameters), None)
-        return [self._keep(parameters[0].name, statement, declaration)]
-
     def _prepare(self, parameters: Sequence[Parameter], _: Runner) -> list[bytes]:
-        declaration, statement = _text(parameters, 1), _text(parameters, 2)
-        return [self._keep(parameters[0].name, statement, declaration)]
+        return [self._keep(parameters, self._statement(_text(parameters, 2), _text(parameters, 1)))]
+
+    def _prepexec(self, parameters: Sequence[Parameter], runner: Runner) -> list[bytes]:
+        prepared = self._statement(_text(parameters, 2), _text(parameters, 1))
+        runner(prepared(parameters[3:]))
+        return [self._keep(parameters, prepared)]
+
+    def _prepexecrpc(self, parameters: Sequence[Parameter], runner: Runner) -> list[bytes]:
+        """What ODBC makes of ``{CALL procedure(?, ?)}``."""
+        prepared = functools.partial(self._session.call, _text(parameters, 1))
+        runner(prepared(parameters[2:]))
+        return [self._keep(parameters, prepared)]
 
     def _execute(self, parameters: Sequence[Parameter], runner: Runner) -> list[bytes]:
         handle = _handle(parameters)
         if handle not in self._prepared:
             raise SqlError(8179, f"Could not find prepared statement with handle {handle}.")
-        statement, declaration = self._prepared[handle]
-        runner(self._session.execute(statement, named(declaration, parameters[1:])))
+        runner(self._prepared[handle](parameters[1:]))
         return []
 
     def _unprepare(self, parameters: Sequence[Parameter], _: Runner) -> list[bytes]:
@@ -117,10 +122,15 @@ class Procedures:
         runner(iter([undeclared_parameters(statement, declaration)]))
         return []
 
-    def _keep(self, name: str, statement: str, declaration: str) -> bytes:
+    def _statement(self, statement: str, declaration: str) -> Prepared:
+        return lambda parameters: self._session.execute(statement, named(declaration, parameters))
+
+    def _keep(self, parameters: Sequence[Parameter], prepared: Prepared) -> bytes:
+        """Give a prepared statement a handle, in place of the one that came in; the RETURNVALUE token."""
+        self._prepared.pop(_handle(parameters), None)
         handle = next(self._handles)
-        self._prepared[handle] = (statement, declaration)
-        return tokens.return_integer(0, name, handle)
+        self._prepared[handle] = prepared
+        return tokens.return_integer(0, parameters[0].name, handle)
 
 
 def named(declaration: str, parameters: Sequence[Parameter]) -> list[Parameter]:

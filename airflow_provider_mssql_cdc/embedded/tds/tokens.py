@@ -20,6 +20,9 @@ SELECT_COMMAND = 0xC1
 DATABASE, LANGUAGE, PACKET_SIZE, SQL_COLLATION = 1, 2, 4, 7
 BEGIN_TRANSACTION, COMMIT_TRANSACTION, ROLLBACK_TRANSACTION, RESET_ACKNOWLEDGED = 8, 9, 10, 18
 
+#: Messages of a lower severity are no errors.
+LEAST_ERROR = 11
+
 MAX_TEXT_CHARACTERS = 4000
 _NULLABLE, _UPDATABILITY_UNKNOWN = 0x01, 0x08
 _OUTPUT_PARAMETER = 0x01
@@ -52,7 +55,7 @@ def message(number: int, text: str, *, severity: int = 0, state: int = 1) -> byt
     """INFO below severity 11, ERROR from there on."""
     data = struct.pack("<IBB", number & 0xFFFFFFFF, state, severity) + long_text(text[:MAX_TEXT_CHARACTERS])
     data += short_text(SERVER_NAME) + short_text("") + struct.pack("<I", 1)
-    return _sized(0xAA if severity > 10 else 0xAB, data)
+    return _sized(0xAA if severity >= LEAST_ERROR else 0xAB, data)
 
 
 def environment_text(kind: int, new: str, old: str) -> bytes:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
 from airflow_provider_mssql_cdc.embedded.tds.collations import collation
 
-IMAGE, TEXT, GUID, INTN, DATE, TIME, DATETIME2, DATETIMEOFFSET = 0x22, 0x23, 0x24, 0x26, 0x28, 0x29, 0x2A, 0x2B
+IMAGE, TEXT, GUID, INTN = 0x22, 0x23, 0x24, 0x26
+DATE, TIME, DATETIME2, DATETIMEOFFSET = 0x28, 0x29, 0x2A, 0x2B
 NTEXT, BITN, DECIMALN, NUMERICN, FLTN, MONEYN, DATETIMN = 0x63, 0x68, 0x6A, 0x6C, 0x6D, 0x6E, 0x6F
 VARBINARY, VARCHAR, BINARY, CHAR, NVARCHAR, NCHAR, XML = 0xA5, 0xA7, 0xAD, 0xAF, 0xE7, 0xEF, 0xF1
 

@@ -76,7 +76,9 @@ class ScriptedEngine:
         self.scripts: dict[str, Script] = {}
         self.sessions: list[ScriptedSession] = []
 
-    def login(self, user: str, password: str, database: str, *, replica: str | None = None) -> ScriptedSession:
+    def login(
+        self, user: str, password: str, database: str, *, replica: str | None = None
+    ) -> ScriptedSession:
         if (user, password) != ("sa", "Pa:s@/?#%w0rd"):
             raise SqlError(18456, f"Login failed for user '{user}'.", severity=14)
         session = ScriptedSession(self, database or "master", 51 + len(self.sessions))
