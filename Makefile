@@ -52,8 +52,8 @@ test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions
 	.venv-oldest/bin/python -m pytest -q tests/unit $(ARGS)
 	.venv-oldest/bin/python -m pytest -q tests/dags $(ARGS)
 
-.venv-oldest/.made: pyproject.toml .ci/environment .ci/oldest
-	PYTHON="$(PYTHON)" .ci/oldest .venv-oldest
+.venv-oldest/.made: pyproject.toml .ci/environment .ci/system_libraries.py
+	PYTHON="$(PYTHON)" .ci/environment .venv-oldest --oldest
 	@touch $@
 
 soak: $(VENV)/.made ## the random rounds, for minutes

@@ -54,6 +54,16 @@ def test_python_in_a_document_is_python(path: Path) -> None:
         ast.parse(block)
 
 
+def test_the_dag_of_the_readme_has_the_three_tasks() -> None:
+    block = next(block for block in blocks((ROOT / "README.md").read_text(), "python") if "DAG" in block)
+    namespace: dict[str, object] = {}
+    exec(block, namespace)
+    from airflow.sdk import DAG
+
+    dags = [value for value in namespace.values() if isinstance(value, DAG)]
+    assert [sorted(dag.task_ids) for dag in dags] == [["orders.complete", "orders.plan", "orders.read"]]
+
+
 @every_decision
 def test_a_decision_has_its_five_sections_in_order(path: Path) -> None:
     assert re.findall(r"^## (.+)$", path.read_text(), flags=re.MULTILINE) == SECTIONS
