@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Bound = tuple[str | None, ...]
 """One value per split column, as text that the server rendered; None is NULL. Never compared in Python."""
@@ -31,5 +32,5 @@ class KeyRange:
 def ranges_between(bounds: Sequence[Bound]) -> Iterator[KeyRange]:
     """Turn n inner bounds, in the server's order, into n + 1 ranges that tile every key."""
     edges: list[Bound | None] = [None, *bounds, None]
-    for lower, upper in zip(edges, edges[1:], strict=False):
+    for lower, upper in pairwise(edges):
         yield KeyRange(lower, upper)

@@ -126,7 +126,9 @@ class PlannedRange:
                 resnapshot=item.get("resnapshot") is True,
             )
         except (KeyError, TypeError, ValueError) as exc:
-            raise ConfigurationError(f"key_range is not an item of a plan ({exc}); clear the plan task") from exc
+            raise ConfigurationError(
+                f"key_range is not an item of a plan ({exc}); clear the plan task"
+            ) from exc
 
 
 def _bound(values: list[str | None] | None) -> Bound | None:

@@ -76,8 +76,8 @@ class SqlType:
     @property
     def is_max(self) -> bool:
         """Whether the value is a large object, streamed apart from the row."""
-        large = {"text", "ntext", "image", "xml"}
-        return self.name in large or (self.max_length == MAX_LENGTH and self.name in CHAR_TYPES | BINARY_TYPES)
+        sized = self.name in CHAR_TYPES | BINARY_TYPES
+        return self.max_length == MAX_LENGTH if sized else self.name in {"text", "ntext", "image", "xml"}
 
     @property
     def is_char(self) -> bool:

@@ -109,7 +109,7 @@ class StagedRange:
                 index=int(item["index"]),
                 count=int(item["count"]),
                 rows=int(item["rows"]),
-                files=tuple(StagedFile(str(path), int(size), int(rows)) for path, size, rows in item["files"]),
+                files=tuple(StagedFile(str(path), int(size), int(n)) for path, size, n in item["files"]),
                 horizon=ReadHorizon.from_xcom(item["after"]) if item.get("after") else None,
                 done=item.get("done") is True,
                 resnapshot=item.get("resnapshot") is True,

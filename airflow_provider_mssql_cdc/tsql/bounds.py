@@ -34,6 +34,23 @@ _RENDERED = {
     "uniqueidentifier": "CONVERT(varchar(36), {0})",
     "rowversion": "CONVERT(varchar(18), CAST({0} AS binary(8)), 1)",
 }
+_LENGTHS = {
+    "bit": 1,
+    "tinyint": 3,
+    "smallint": 6,
+    "int": 11,
+    "bigint": 20,
+    "money": 21,
+    "smallmoney": 12,
+    "real": 24,
+    "float": 24,
+    "date": 10,
+    "datetime": 23,
+    "smalldatetime": 19,
+    "uniqueidentifier": 36,
+    "rowversion": 18,
+}
+_SCALED_LENGTHS = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
 _CANONICAL = INTEGER_TYPES | (frozenset(_RENDERED) - {"real", "float", "datetimeoffset"}) | {"binary"}
 
 
@@ -75,6 +92,17 @@ def exact_text(sql_type: SqlType, expression: str) -> str:
     if sql_type.name in INTEGER_TYPES:
         return f"CONVERT(varchar(20), {expression})"
     return _RENDERED[sql_type.name].format(expression)
+
+
+def text_length(sql_type: SqlType) -> int | None:
+    """How many characters :func:`exact_text` needs at most; None for types whose text has no such end."""
+    if sql_type.name in BINARY_TYPES and not sql_type.is_max:
+        return 2 + 2 * sql_type.max_length
+    if sql_type.name in _SCALED_LENGTHS:
+        return _SCALED_LENGTHS[sql_type.name] + (sql_type.scale + 1 if sql_type.scale else 0)
+    if sql_type.name == "decimal":
+        return sql_type.precision + (sql_type.scale > 0) + (sql_type.scale == sql_type.precision) + 1
+    return _LENGTHS.get(sql_type.name)
 
 
 def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:

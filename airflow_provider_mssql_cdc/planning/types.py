@@ -1,0 +1,238 @@
+"""What each captured column becomes in the lake, or why it cannot be planned.
+
+The catalog decides, never the data. Every column is either planned, left out with a warning (computed
+columns, columns that CDC does not capture) or named as a problem with its remedy; none is lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.columns import Column
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn, PlannedColumn
+from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, SqlType
+from airflow_provider_mssql_cdc.planning.declared_types import parse_type
+from airflow_provider_mssql_cdc.planning.lake_names import indistinct, is_reserved, lake_name
+from airflow_provider_mssql_cdc.tsql.bounds import text_length
+from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.projections import cast_projection, projection
+
+_LAKE_TYPES = {
+    "bit": "bool",
+    "tinyint": "int16",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "real": "float32",
+    "float": "float64",
+    "money": "decimal(19,4)",
+    "smallmoney": "decimal(10,4)",
+    "date": "date",
+    "datetime": "timestamp_ntz",
+    "smalldatetime": "timestamp_ntz",
+    "datetime2": "timestamp_ntz",
+    "datetimeoffset": "timestamp",
+    "time": "string",
+    "uniqueidentifier": "string",
+    "text": "string",
+    "ntext": "string",
+    "xml": "string",
+    "json": "string",
+    "vector": "string",
+    "image": "binary",
+    "rowversion": "binary",
+    **dict.fromkeys(CHAR_TYPES, "string"),
+    **dict.fromkeys(BINARY_TYPES, "binary"),
+}
+_MICROSECOND_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """The SELECT list of a table, with everything that a person has to know about it.
+
+    :param columns: planned, in the table's order.
+    :param problems: one sentence each, with its remedy; a plan with problems is not used.
+    :param warnings: what is left out or changed, one sentence each.
+    """
+
+    columns: tuple[PlannedColumn, ...]
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def plan_columns(
+    columns: Sequence[Column],
+    casts: Mapping[str, str],
+    allow: Collection[str] = frozenset(),
+    *,
+    may_unmask: bool = False,
+) -> ColumnPlan:
+    """Plan every captured column.
+
+    :param columns: of the source table, in its order.
+    :param casts: ``{column: SQL type}`` by the user.
+    :param allow: masked or encrypted columns that the user accepts as they are read.
+    :param may_unmask: the login has UNMASK.
+    """
+    targets, problems = _targets(columns, casts)
+    warnings: list[str] = []
+    planned: list[PlannedColumn] = []
+    for column in columns:
+        omission = _omission(column)
+        refusal = None if omission else _refusal(column, targets, allow=allow, may_unmask=may_unmask)
+        if omission is not None:
+            warnings.append(omission)
+        elif refusal is not None:
+            problems.append(refusal)
+        else:
+            planned.append(_planned(column, targets.get(column.name)))
+    problems += _name_problems(planned)
+    if not planned and not problems:
+        problems.append("no captured column is left to load: every one is computed or not captured by CDC")
+    return ColumnPlan(tuple(planned), tuple(problems), tuple(warnings))
+
+
+def find_column(columns: Sequence[Column], name: str) -> Column:
+    """The column a user means: the exact name first, else the only one equal ignoring case.
+
+    :raises ValueError: no such column, or several that differ by case only.
+    """
+    exact = [column for column in columns if column.name == name]
+    found = exact or [column for column in columns if column.name.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ValueError(f"the table has no column {quote_identifier(name)}")
+    names = ", ".join(quote_identifier(column.name) for column in found)
+    raise ValueError(f"{quote_identifier(name)} may be any of {names}: write it as the table does")
+
+
+def _targets(columns: Sequence[Column], casts: Mapping[str, str]) -> tuple[dict[str, SqlType], list[str]]:
+    targets: dict[str, SqlType] = {}
+    problems: list[str] = []
+    for name, text in casts.items():
+        try:
+            column = find_column(columns, name)
+            target = parse_type(text)
+        except ValueError as exc:
+            problems.append(f"casts: {exc}")
+            continue
+        problem = _cast_problem(column, target)
+        if problem is None:
+            targets[column.name] = target
+        else:
+            problems.append(f"casts: {problem}")
+    return targets, problems
+
+
+def _cast_problem(column: Column, target: SqlType) -> str | None:
+    """A cast that would cut values without an error, as far as the types tell."""
+    needed = text_length(column.sql_type)
+    if target.name in CHAR_TYPES and needed is not None and not target.is_max:
+        characters = target.max_length // (2 if target.name in {"nchar", "nvarchar"} else 1)
+        if characters < needed:
+            return f"{_label(column)} needs {needed} characters as text, {target} would cut it"
+    return None
+
+
+def _omission(column: Column) -> str | None:
+    if not column.captured:
+        return None if column.column_set else f"{_label(column)} is not captured by CDC and is left out"
+    if column.computed:
+        return f"{_label(column)} is computed and is left out: CDC records NULL for computed columns"
+    return None
+
+
+def _refusal(
+    column: Column, targets: Mapping[str, SqlType], *, allow: Collection[str], may_unmask: bool
+) -> str | None:
+    """Why a column cannot be planned, with what to do."""
+    if column.column_set:
+        return (
+            f"{_label(column)} is a column set, an XML view of the sparse columns: enable CDC on the table "
+            "with @captured_column_list that names the sparse columns instead"
+        )
+    if column.encrypted and column.name not in allow:
+        return (
+            f"{_label(column)} is encrypted (Always Encrypted), only ciphertext can be read: leave it out of "
+            "@captured_column_list, or allow it by name to load the ciphertext as binary"
+        )
+    if column.masked and not may_unmask and column.name not in allow:
+        return (
+            f"{_label(column)} is masked and this login would read the mask: GRANT UNMASK to it, leave the "
+            "column out of @captured_column_list, or allow it by name"
+        )
+    if column.encrypted or column.name in targets:
+        return None
+    if column.sql_type.name != "decimal" and column.sql_type.name not in _LAKE_TYPES:
+        return (
+            f"{_label(column)} has a type that the lake has no counterpart for: name one, for instance "
+            f'casts={{"{column.name}": "{_suggestion(column.sql_type)}"}}'
+        )
+    return None
+
+
+def _suggestion(sql_type: SqlType) -> str:
+    return {"geography": "varchar(max)", "geometry": "varchar(max)"}.get(sql_type.name, "nvarchar(4000)")
+
+
+def _planned(column: Column, target: SqlType | None) -> PlannedColumn:
+    if column.encrypted:
+        read, data_type = quote_identifier(column.name), "binary"
+    elif target is None:
+        read, data_type = projection(column.name, column.sql_type), lake_type(column.sql_type)
+    else:
+        read, data_type = cast_projection(column.name, column.sql_type, target), lake_type(target)
+    lake = LakeColumn(lake_name(column.name), column.name, data_type, _comment(column, target))
+    return PlannedColumn(column, lake, read)
+
+
+def lake_type(sql_type: SqlType) -> str:
+    """The lake's type for a source type (or for the type of a user's cast).
+
+    :raises ValueError: for a type that needs a cast.
+    """
+    if sql_type.name == "decimal":
+        return f"decimal({sql_type.precision},{sql_type.scale})"
+    if sql_type.name not in _LAKE_TYPES:
+        raise ValueError(f"{sql_type} has no counterpart in the lake")
+    return _LAKE_TYPES[sql_type.name]
+
+
+def _comment(column: Column, target: SqlType | None) -> str:
+    """For people who look at the Delta table: where the column comes from and what the mapping changes."""
+    read_as = target or column.sql_type
+    parts = [f"{quote_identifier(column.name).replace('%%', '%')} {column.sql_type}"]
+    if target is not None:
+        parts.append(f"cast to {target}")
+    if column.encrypted:
+        parts.append("ciphertext")
+    elif read_as.name in {"datetime2", "datetimeoffset"} and read_as.scale > _MICROSECOND_DIGITS:
+        parts.append("the 100 ns digit is cut")
+    if read_as.name == "datetimeoffset" and not column.encrypted:
+        parts.append("in UTC, the offset is not kept")
+    return ", ".join(parts)
+
+
+def _name_problems(planned: Sequence[PlannedColumn]) -> list[str]:
+    problems = [
+        f"{_label(column.source)} has a name that bronze uses itself: leave it out of @captured_column_list "
+        "or rename it"
+        for column in planned
+        if is_reserved(column.lake.name)
+    ]
+    sources = {column.lake.name: column.source.name for column in planned}
+    for group in indistinct(column.lake.name for column in planned):
+        names = " and ".join(quote_identifier(sources[name]) for name in group)
+        problems.append(
+            f"columns {names} differ by case only and Delta cannot tell them apart: leave one out of "
+            "@captured_column_list"
+        )
+    return problems
+
+
+def _label(column: Column) -> str:
+    kind = "a CLR type" if column.sql_type.name == "clr" else str(column.sql_type)
+    return f"column {quote_identifier(column.name).replace('%%', '%')} ({kind})"

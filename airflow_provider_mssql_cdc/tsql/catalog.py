@@ -1,0 +1,165 @@
+"""What is asked of the catalog: ``sys`` views by object id, simple joins that every T-SQL engine runs.
+
+Names go in raw, as parameters, and are resolved by the database's own collation; what comes back is the
+catalog's spelling.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_mssql_cdc.model.columns import SourceTable
+from airflow_provider_mssql_cdc.tsql.snapshot import table_name
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+
+
+def database_facts() -> Statement:
+    """One row: database_name, login_name, user_name, is_cdc_enabled, snapshot_isolation_state (1 is on),
+    is_read_committed_snapshot_on, collation_name."""
+    return Statement(
+        "SELECT d.name AS database_name, SUSER_SNAME() AS login_name, USER_NAME() AS user_name,\n"
+        "       d.is_cdc_enabled, d.snapshot_isolation_state, d.is_read_committed_snapshot_on,\n"
+        "       d.collation_name\n"
+        "FROM sys.databases AS d\n"
+        "WHERE d.database_id = DB_ID()"
+    )
+
+
+def server_facts() -> Statement:
+    """One row: product_version, edition, engine_edition (5 is Azure SQL Database, 8 a managed instance)."""
+    return Statement(
+        "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)) AS product_version,\n"
+        "       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition,\n"
+        "       CAST(SERVERPROPERTY('EngineEdition') AS int) AS engine_edition"
+    )
+
+
+_TABLES = (
+    "SELECT t.object_id, s.name AS schema_name, t.name AS table_name, t.is_tracked_by_cdc,\n"
+    "       t.is_memory_optimized, t.temporal_type\n"
+    "FROM sys.tables AS t\n"
+    "JOIN sys.schemas AS s ON s.schema_id = t.schema_id\n"
+)
+
+
+def table_by_name(schema: str, name: str) -> Statement:
+    """The table of that name, if this login sees it: object_id, schema_name, table_name,
+    is_tracked_by_cdc, is_memory_optimized, temporal_type."""
+    return Statement(
+        f"{_TABLES}WHERE s.name = CAST(%(schema)s AS nvarchar(128))\n"
+        "  AND t.name = CAST(%(name)s AS nvarchar(128))",
+        {"schema": schema, "name": name},
+    )
+
+
+def table_by_id(object_id: int) -> Statement:
+    """The table with this object id, with the columns of :func:`table_by_name`."""
+    return Statement(f"{_TABLES}WHERE t.object_id = {int(object_id)}")
+
+
+def tracked_tables() -> Statement:
+    """Every table that CDC tracks and this login sees, with the columns of :func:`table_by_name`."""
+    return Statement(f"{_TABLES}WHERE t.is_tracked_by_cdc = 1\nORDER BY s.name, t.name")
+
+
+def table_columns(object_id: int) -> Statement:
+    """The table's columns in order.
+
+    column_name, column_id, type_name (of the base type: an alias type is resolved; the name itself for
+    a CLR type), declared_type, max_length, precision, scale, collation_name, is_nullable, is_computed,
+    is_masked, is_sparse, is_column_set, encryption_type (NULL when not encrypted).
+    """
+    return Statement(
+        "SELECT c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,\n"
+        "       t.name AS declared_type, c.max_length, c.precision, c.scale, c.collation_name,\n"
+        "       c.is_nullable, c.is_computed, c.is_masked, c.is_sparse, c.is_column_set, c.encryption_type\n"
+        "FROM sys.columns AS c\n"
+        "JOIN sys.types AS t ON t.user_type_id = c.user_type_id\n"
+        "LEFT JOIN sys.types AS b\n"
+        "       ON b.user_type_id = c.system_type_id AND b.system_type_id = c.system_type_id\n"
+        f"WHERE c.object_id = {int(object_id)}\n"
+        "ORDER BY c.column_id"
+    )
+
+
+def unique_indexes(object_id: int) -> Statement:
+    """Key columns of the table's unique indexes, in key order; INCLUDE columns are left out.
+
+    index_name, index_id, is_primary_key, has_filter, is_disabled, key_ordinal, column_name.
+    """
+    return Statement(
+        "SELECT i.name AS index_name, i.index_id, i.is_primary_key, i.has_filter, i.is_disabled,\n"
+        "       k.key_ordinal, c.name AS column_name\n"
+        "FROM sys.indexes AS i\n"
+        "JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id\n"
+        "JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id\n"
+        f"WHERE i.object_id = {int(object_id)} AND i.is_unique = 1\n"
+        "  AND k.is_included_column = 0 AND k.key_ordinal > 0\n"
+        "ORDER BY i.index_id, k.key_ordinal"
+    )
+
+
+def row_level_security(object_id: int) -> Statement:
+    """Enabled security policies that filter the table, as policy_count, and whether this login would see
+    them, as may_see: without VIEW DEFINITION the answer is 0 whatever is there."""
+    return Statement(
+        "SELECT COUNT(*) AS policy_count, HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'VIEW DEFINITION') AS may_see\n"
+        "FROM sys.security_predicates AS f\n"
+        "JOIN sys.security_policies AS p ON p.object_id = f.object_id\n"
+        f"WHERE f.target_object_id = {int(object_id)} AND p.is_enabled = 1"
+    )
+
+
+def partitioning(object_id: int) -> Statement:
+    """The number of partition schemes that the table's rows are laid over, as scheme_count."""
+    return Statement(
+        "SELECT COUNT(*) AS scheme_count\n"
+        "FROM sys.indexes AS i\n"
+        "JOIN sys.partition_schemes AS s ON s.data_space_id = i.data_space_id\n"
+        f"WHERE i.object_id = {int(object_id)} AND i.index_id IN (0, 1)"
+    )
+
+
+def column_permissions(table: SourceTable) -> Statement:
+    """Whether this login may SELECT each column: column_name, may_select (1, 0, or NULL for unknown)."""
+    return Statement(
+        "SELECT c.name AS column_name,\n"
+        "       HAS_PERMS_BY_NAME(%(table)s, 'OBJECT', 'SELECT', c.name, 'COLUMN') AS may_select\n"
+        "FROM sys.columns AS c\n"
+        f"WHERE c.object_id = {int(table.object_id)}\n"
+        "ORDER BY c.column_id",
+        {"table": _raw(table_name(table))},
+    )
+
+
+def may_select(quoted_name: str) -> Statement:
+    """Whether this login may SELECT from an object, as may_select.
+
+    :param quoted_name: as :func:`~.identifiers.qualified` writes it.
+    """
+    return Statement(
+        "SELECT HAS_PERMS_BY_NAME(%(name)s, 'OBJECT', 'SELECT') AS may_select", {"name": _raw(quoted_name)}
+    )
+
+
+def may_unmask() -> Statement:
+    """Whether this login reads masked columns of the whole database as they are, as may_unmask."""
+    return Statement("SELECT HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'UNMASK') AS may_unmask")
+
+
+def role_membership(role: str) -> Statement:
+    """Whether this user is a member of a database role, as is_member (NULL: no such role, or not visible),
+    and of db_owner, whom a gating role does not bind, as is_owner."""
+    return Statement(
+        "SELECT IS_ROLEMEMBER(CAST(%(role)s AS nvarchar(128))) AS is_member,\n"
+        "       IS_ROLEMEMBER('db_owner') AS is_owner",
+        {"role": role},
+    )
+
+
+def space_used(table: SourceTable) -> Statement:
+    """Metadata of the table; ``rows`` is a text that may hold blanks. Open to public, reads no row."""
+    return Statement("EXEC sys.sp_spaceused @objname = %(table)s", {"table": _raw(table_name(table))})
+
+
+def _raw(quoted: str) -> str:
+    """A quoted name as a value: percent signs are doubled in statement text only."""
+    return quoted.replace("%%", "%")

@@ -1,0 +1,173 @@
+"""Change data capture: procedures, functions, the map of LSNs to times, and change rows.
+
+An LSN crosses the boundary as ``0x`` and hex digits, in both directions. Times of
+``cdc.lsn_time_mapping`` are the server's local clock, without a zone; :class:`ServerZone` says how they
+become UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.planned_column import PlannedColumn
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ServerZone:
+    """How the server's local clock becomes UTC.
+
+    :param name: a Windows zone as ``CURRENT_TIMEZONE_ID()`` gives it (SQL Server 2022, Azure); None on
+        older servers, where the offset of the moment stands in.
+    """
+
+    name: str | None = None
+
+    def utc(self, local: str) -> str:
+        """T-SQL for a local datetime in UTC; a named zone needs the parameter ``zone``."""
+        if self.name is None:
+            return f"DATEADD(minute, -DATEPART(tzoffset, SYSDATETIMEOFFSET()), {local})"
+        return f"CAST({local} AT TIME ZONE %(zone)s AT TIME ZONE 'UTC' AS datetime2(3))"
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return {} if self.name is None else {"zone": self.name}
+
+
+def instances(source: tuple[str, str] | None = None) -> Statement:
+    """Capture instances that this login may see, all or those of one (schema, table).
+
+    Columns as documented for ``sys.sp_cdc_help_change_data_capture``; LSNs are binary(10) here.
+    """
+    if source is None:
+        return Statement("EXEC sys.sp_cdc_help_change_data_capture")
+    return Statement(
+        "EXEC sys.sp_cdc_help_change_data_capture @source_schema = %(schema)s, @source_name = %(name)s",
+        {"schema": source[0], "name": source[1]},
+    )
+
+
+def captured_columns(capture_instance: str) -> Statement:
+    """Columns as documented for ``sys.sp_cdc_get_captured_columns``; the order column has two names."""
+    return Statement(
+        "EXEC sys.sp_cdc_get_captured_columns @capture_instance = %(instance)s",
+        {"instance": capture_instance},
+    )
+
+
+def ddl_history(capture_instance: str) -> Statement:
+    """Columns as documented for ``sys.sp_cdc_get_ddl_history``."""
+    return Statement(
+        "EXEC sys.sp_cdc_get_ddl_history @capture_instance = %(instance)s", {"instance": capture_instance}
+    )
+
+
+def max_lsn() -> Statement:
+    """What capture has processed, as max_lsn; NULL on a database that never captured."""
+    return Statement("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS max_lsn")
+
+
+def min_lsn(capture_instance: str) -> Statement:
+    """The instance's low end, as min_lsn; NULL or all-zero when unknown or not visible."""
+    return Statement(
+        "SELECT CONVERT(varchar(22), m.lsn, 1) AS min_lsn\n"
+        "FROM (SELECT sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128))) AS lsn) AS m",
+        {"instance": capture_instance},
+    )
+
+
+def read_horizon() -> Statement:
+    """After a read's last row: the server's clock in UTC, as utc_time, and its max LSN, as max_lsn."""
+    return Statement(
+        "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_time,\n"
+        "       CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS max_lsn"
+    )
+
+
+def server_clock() -> Statement:
+    """The server's clock: utc_time, local_time, and utc_offset_minutes of this moment."""
+    return Statement(
+        "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_time,\n"
+        "       CONVERT(varchar(27), SYSDATETIME(), 126) AS local_time,\n"
+        "       DATEPART(tzoffset, SYSDATETIMEOFFSET()) AS utc_offset_minutes"
+    )
+
+
+def server_zone() -> Statement:
+    """The server's Windows time zone, as zone; error 195 before SQL Server 2022."""
+    return Statement("SELECT CURRENT_TIMEZONE_ID() AS zone")
+
+
+def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
+    """The commit time of an LSN: local_time and utc_time, both NULL for an LSN that is no commit."""
+    mapped = "sys.fn_cdc_map_lsn_to_time(CONVERT(binary(10), %(lsn)s, 1))"
+    return Statement(
+        f"SELECT CONVERT(varchar(23), m.local_time, 126) AS local_time,\n"
+        f"       CONVERT(varchar(23), {zone.utc('m.local_time')}, 126) AS utc_time\n"
+        f"FROM (SELECT {mapped} AS local_time) AS m",
+        {"lsn": lsn.text, **zone.parameters},
+    )
+
+
+def newest_mapping(zone: ServerZone = ServerZone()) -> Statement:
+    """The newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, and age_seconds on the server's clock."""
+    return Statement(
+        "SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
+        f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time,\n"
+        "       DATEDIFF(second, m.tran_end_time, GETDATE()) AS age_seconds\n"
+        "FROM cdc.lsn_time_mapping AS m\n"
+        "ORDER BY m.start_lsn DESC",
+        zone.parameters,
+    )
+
+
+def mappings_between(after: Lsn, until: Lsn, *, limit: int, zone: ServerZone = ServerZone()) -> Statement:
+    """Entries of ``cdc.lsn_time_mapping`` in ``(after, until]``, newest first: lsn, utc_time."""
+    return Statement(
+        f"SELECT TOP ({int(limit)}) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
+        f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time\n"
+        "FROM cdc.lsn_time_mapping AS m\n"
+        "WHERE m.start_lsn > CONVERT(binary(10), %(after)s, 1)\n"
+        "  AND m.start_lsn <= CONVERT(binary(10), %(until)s, 1)\n"
+        "ORDER BY m.start_lsn DESC",
+        {"after": after.text, "until": until.text, **zone.parameters},
+    )
+
+
+def change_table(capture_instance: str) -> str:
+    """``[cdc].[<instance>_CT]``."""
+    return qualified("cdc", f"{capture_instance}_CT")
+
+
+def change_rows(
+    capture_instance: str,
+    columns: Sequence[PlannedColumn],
+    *,
+    after: Lsn,
+    until: Lsn,
+    has_command_id: bool = True,
+) -> Statement:
+    """Change rows with a commit LSN in ``(after, until]``, in commit order.
+
+    Read from the change table itself, which has the command id and does not fail on a purged range:
+    whoever reads checks the low watermark before and after. ``_start_lsn`` and ``_seqval`` are text, then
+    ``_operation``, ``_command_id`` (NULL on builds without it) and the columns under the lake's names.
+    """
+    command_id = "c.[__$command_id]" if has_command_id else "CAST(NULL AS int)"
+    order = "c.[__$start_lsn], c.[__$command_id], " if has_command_id else "c.[__$start_lsn], "
+    captured = "".join(
+        f",\n       {column.projection} AS {quote_identifier(column.lake.name)}" for column in columns
+    )
+    return Statement(
+        "SELECT CONVERT(varchar(22), c.[__$start_lsn], 1) AS [_start_lsn],\n"
+        "       CONVERT(varchar(22), c.[__$seqval], 1) AS [_seqval],\n"
+        f"       c.[__$operation] AS [_operation], {command_id} AS [_command_id]{captured}\n"
+        f"FROM {change_table(capture_instance)} AS c\n"
+        "WHERE c.[__$start_lsn] > CONVERT(binary(10), %(after)s, 1)\n"
+        "  AND c.[__$start_lsn] <= CONVERT(binary(10), %(until)s, 1)\n"
+        f"ORDER BY {order}c.[__$seqval], c.[__$operation]",
+        {"after": after.text, "until": until.text},
+    )
