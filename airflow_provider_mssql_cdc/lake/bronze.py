@@ -1,0 +1,192 @@
+"""A bronze table at one version: its state, whose it is, and the commit that is decided on it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, SourceObjectMissing
+from airflow_provider_mssql_cdc.lake import schema as lake_schema
+from airflow_provider_mssql_cdc.lake.identity import SOURCE_PROPERTY, described, identity_text, read_identity
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.log_checks import (
+    COMMIT_KEY,
+    refuse_restored,
+    refuse_rows_without_position,
+    refuse_unsafe_properties,
+)
+from airflow_provider_mssql_cdc.lake.transactions import distinct, read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
+
+
+class Bronze:
+    """One handle on a bronze table, checked when it is opened and when it is reloaded.
+
+    What is decided on :attr:`state` is committed by :meth:`commit` with the same handle: a commit that
+    another one has overtaken fails, and the caller reloads and decides again.
+    """
+
+    def __init__(self, location: TableLocation, table: DeltaTable) -> None:
+        self.location = location
+        self._take(table)
+
+    def _take(self, table: DeltaTable) -> None:
+        identity = read_identity(table)
+        refuse_unsafe_properties(table)
+        state = read_state(table)
+        refuse_rows_without_position(table, state)
+        refuse_restored(table, state)
+        self.table, self.state, self.identity = table, state, identity
+
+    def reload(self) -> Bronze:
+        """Move this handle to the newest version, check it again, and return it."""
+        self._take(DeltaTable(self.location.uri, storage_options=self.location.options()))
+        return self
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Bronze's columns as Arrow types."""
+        return pa.schema(self.table.schema())
+
+    @property
+    def statistics_columns(self) -> tuple[str, ...]:
+        """The columns that files in this table carry minimum and maximum for."""
+        named = self.table.metadata().configuration.get(lake_schema.STATISTICS_PROPERTY, "")
+        return tuple(name for name in named.split(",") if name)
+
+    def check_identity(self, identity: SourceIdentity) -> None:
+        """:raises ForeignTable: the table belongs to another source table."""
+        if self.identity != identity:
+            raise ForeignTable(
+                f"{self.location} belongs to {described(self.identity)}, not to {described(identity)}. "
+                f"Name another bronze path; if the database moved, set the table property {SOURCE_PROPERTY} "
+                f"to {identity_text(identity)}"
+            )
+
+    def check_columns(self, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
+        """Every planned column is in bronze with its type; returns the captured names that only bronze has.
+
+        Those stay NULL in new rows.
+
+        :raises SchemaDrift: naming each column that is missing or of another type.
+        """
+        stored = {field.name: field.type for field in self.schema}
+        planned = lake_schema.bronze_schema(columns)
+        problems = [
+            f"{field.name} is not there (planned {field.type})"
+            if field.name not in stored
+            else f"{field.name} is {stored[field.name]}, planned {field.type}"
+            for field in planned
+            if field.name not in stored or not lake_schema.same_type(field.type, stored[field.name])
+        ]
+        if problems:
+            raise SchemaDrift(
+                f"{self.location} and the source table do not have the same columns: {'; '.join(problems)}. "
+                "Load into a new bronze path, or give the column a cast that keeps its type"
+            )
+        return tuple(name for name in stored if name not in planned.names)
+
+    def snapshot_of_run(self, run: str) -> Lsn | None:
+        """S of the resnapshot that this Airflow run has completed, None when it has not."""
+        return read_lsn(self.table, run_app_id(run))
+
+    def commit(
+        self,
+        files: Sequence[AddAction],
+        *,
+        transactions: Sequence[Transaction],
+        user_metadata: Mapping[str, Any],
+    ) -> int:
+        """One commit on this handle's version; returns the version it became. Reload before the next.
+
+        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        """
+        commit = secrets.token_hex(8)
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps(user_metadata), COMMIT_KEY: commit},
+            app_transactions=distinct(transactions),
+        )
+        self.table.create_write_transaction(
+            list(files), mode="append", schema=self.table.schema(), commit_properties=properties
+        )
+        return self._version_of(commit)
+
+    def _version_of(self, commit: str) -> int:
+        """The version a commit became: others may have gone between this handle's version and it."""
+        newest = DeltaTable(self.location.uri, storage_options=self.location.options())
+        for info in newest.history(newest.version() - self.version):
+            if info.get(COMMIT_KEY) == commit:
+                return int(info["version"])
+        return newest.version()  # the log below was cleaned meanwhile; this version holds the commit
+
+
+def open_bronze(location: TableLocation) -> Bronze | None:
+    """The table at its newest version, None when there is none.
+
+    :raises ForeignTable: a Delta table that this package did not make.
+    :raises StateDamaged: its transactions, rows and log contradict each other.
+    """
+    try:
+        table = DeltaTable(location.uri, storage_options=location.options())
+    except TableNotFoundError:
+        return None
+    return Bronze(location, table)
+
+
+def open_existing(location: TableLocation) -> Bronze:
+    """The table that ``plan`` made.
+
+    :raises SourceObjectMissing: it is not there.
+    """
+    bronze = open_bronze(location)
+    if bronze is None:
+        raise SourceObjectMissing(
+            f"there is no Delta table at {location}; plan creates it. On several workers it has to be a path "
+            "that all of them share. Clear the plan task"
+        )
+    return bronze
+
+
+def open_or_create(
+    location: TableLocation, identity: SourceIdentity, columns: Sequence[LakeColumn]
+) -> Bronze:
+    """The source table's bronze, made when there is none; two that create it at once share one.
+
+    :raises ForeignTable: it belongs to another source table.
+    :raises SchemaDrift: it has other columns.
+    """
+    bronze = open_bronze(location) or _create(location, identity, columns=columns)
+    bronze.check_identity(identity)
+    bronze.check_columns(columns)
+    return bronze
+
+
+def _create(location: TableLocation, identity: SourceIdentity, *, columns: Sequence[LakeColumn]) -> Bronze:
+    try:
+        DeltaTable.create(
+            location.uri,
+            lake_schema.bronze_schema(columns),
+            name=f"{identity.schema}.{identity.table}",
+            description=f"Snapshot rows and changes of {described(identity)}, one row each, by LSN",
+            configuration=lake_schema.bronze_properties(columns, identity),
+            storage_options=location.options(),
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError:
+        if (theirs := open_bronze(location)) is None:
+            raise
+        return theirs
+    return open_existing(location)

@@ -1,0 +1,186 @@
+"""The one commit of a whole snapshot: look at bronze, look at every file, decide, commit, or decide again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+
+from deltalake import Transaction
+from deltalake.transaction import AddAction
+
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.staged_files import add_actions
+from airflow_provider_mssql_cdc.lake.stored_snapshot import stored_snapshot
+from airflow_provider_mssql_cdc.lake.times import naive_utc
+from airflow_provider_mssql_cdc.lake.transactions import (
+    BASE,
+    SNAPSHOT,
+    coverage_transactions,
+    lsn_transactions,
+    run_app_id,
+)
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage, SourceIdentity
+from airflow_provider_mssql_cdc.planning.commit_decision import (
+    AddSnapshot,
+    KeepStored,
+    decide_snapshot_commit,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotCommit:
+    """The snapshot that bronze holds now, whoever committed it.
+
+    :param snapshot: its S.
+    :param version: the version that made it complete; a later one where the log has forgotten.
+    :param rows: of this snapshot in bronze.
+    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param added: whether this call committed it.
+    :param rebased: whether coverage begins at S now although it began elsewhere before.
+    :param reason: one sentence for the log.
+    """
+
+    snapshot: Lsn
+    version: int
+    rows: int
+    commit_ts: datetime | None
+    added: bool
+    rebased: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What is to be committed if bronze's state allows it."""
+
+    instance: str
+    snapshot: Lsn
+    commit_ts: datetime | None
+    resnapshot: bool
+    run: str
+    run_id: str
+    rows: int
+
+    def user_metadata(self) -> dict[str, str | None]:
+        """For people; Delta forgets it when it cleans its log."""
+        time = None if self.commit_ts is None else naive_utc(self.commit_ts).replace(tzinfo=UTC).isoformat()
+        return {
+            "snapshot": self.instance,
+            "lsn": self.snapshot.text,
+            "commit_ts": time,
+            "run_id": self.run_id,
+        }
+
+
+def commit_snapshot(
+    location: TableLocation,
+    *,
+    identity: SourceIdentity,
+    instance: str,
+    snapshot: Lsn,
+    commit_ts: datetime | None,
+    resnapshot: bool,
+    gap: bool,
+    run: str,
+    run_id: str,
+    files: Sequence[StagedFile],
+    columns: Sequence[LakeColumn],
+    gap_position: Lsn | None = None,
+) -> SnapshotCommit:
+    """Make S the complete snapshot of bronze, or return the one that bronze holds.
+
+    Bronze is looked at before any file is. Called again, at any point, it adds nothing twice.
+
+    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param gap: changes just above the position are proven lost, so coverage may begin anew at S.
+    :param gap_position: the position of that proof; by default the one bronze stands at when this begins.
+    :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
+    :param run_id: Airflow's own, for people.
+    :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
+    :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
+    :raises Superseded: a later snapshot has re-based coverage above S.
+    :raises CommitConflict: other commits were first too often.
+    """
+    bronze = open_existing(location)
+    proven_at = gap_position or (bronze.state.coverage.changes if bronze.state.coverage else None)
+    rows = sum(file.rows for file in files)
+    offer = _Offer(instance, snapshot, commit_ts, resnapshot, run, run_id, rows)
+
+    @cache
+    def checked_files() -> list[AddAction]:
+        return add_actions(bronze, files, snapshot=snapshot, columns=columns)
+
+    def once() -> SnapshotCommit:
+        bronze.reload()
+        bronze.check_identity(identity)
+        gap_holds = gap and bronze.state.coverage is not None and bronze.state.coverage.changes == proven_at
+        decision = decide_snapshot_commit(bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds)
+        if isinstance(decision, KeepStored):
+            return _kept(bronze, decision.snapshot, run=run, resnapshot=resnapshot)
+        bronze.check_columns(columns)
+        return _added(bronze, offer, decision=decision, files=checked_files)
+
+    outcome = until_committed(once, what=f"snapshot {snapshot} into {location}")
+    log.info("%s: %s", location, outcome.reason)
+    return outcome
+
+
+def _added(
+    bronze: Bronze, offer: _Offer, *, decision: AddSnapshot, files: Callable[[], list[AddAction]]
+) -> SnapshotCommit:
+    before = bronze.state
+    version = bronze.commit(
+        files(),
+        transactions=_transactions(before, offer, rebase=decision.rebase),
+        user_metadata=offer.user_metadata(),
+    )
+    rebased = decision.rebase and before.coverage is not None
+    return SnapshotCommit(
+        snapshot=offer.snapshot,
+        version=version,
+        rows=offer.rows,
+        commit_ts=offer.commit_ts,
+        added=True,
+        rebased=rebased,
+        reason=f"snapshot {offer.snapshot} is complete with {offer.rows} rows in version {version}"
+        + (", coverage of changes begins anew there" if rebased else ""),
+    )
+
+
+def _transactions(before: BronzeState, offer: _Offer, *, rebase: bool) -> list[Transaction]:
+    """What becomes true with this commit.
+
+    Where coverage stays as it is its base is put again, unchanged: a commit that moves the base at the
+    same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
+    """
+    transactions = lsn_transactions(SNAPSHOT, offer.snapshot)
+    if offer.resnapshot:
+        transactions += lsn_transactions(run_app_id(offer.run), offer.snapshot)
+    if rebase or before.coverage is None:
+        return transactions + coverage_transactions(Coverage(offer.snapshot, offer.snapshot))
+    return transactions + lsn_transactions(BASE, before.coverage.base)
+
+
+def _kept(bronze: Bronze, stored: Lsn, *, run: str, resnapshot: bool) -> SnapshotCommit:
+    known = stored_snapshot(bronze, stored)
+    own = resnapshot and bronze.snapshot_of_run(run) == stored
+    return SnapshotCommit(
+        snapshot=stored,
+        version=known.version,
+        rows=known.rows,
+        commit_ts=known.commit_ts,
+        added=False,
+        rebased=False,
+        reason=f"bronze holds snapshot {stored} already ({known.rows} rows); nothing was added"
+        + (", this run took it" if own else ""),
+    )

@@ -1,0 +1,96 @@
+"""What a Delta table's log and properties must not say, for its transactions to be believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, StateDamaged
+from airflow_provider_mssql_cdc.model.state import BronzeState
+
+COMMIT_KEY = "mssql_cdc.commit"
+"""In the commit info of every commit that carries one of our transactions: a random text of its own."""
+
+_FORGETS_TRANSACTIONS = "delta.setTransactionRetentionDuration"
+_RENAMES_COLUMNS = "delta.columnMapping.mode"
+
+
+def refuse_unsafe_properties(table: DeltaTable) -> None:
+    """Properties under which the state would vanish or staged files would be misread.
+
+    :raises ConfigurationError: naming the property and how to take it back.
+    """
+    properties = table.metadata().configuration
+    if _FORGETS_TRANSACTIONS in properties:
+        raise ConfigurationError(
+            f"{table.table_uri} has {_FORGETS_TRANSACTIONS} set: Delta would drop the transactions that say "
+            f"what has been loaded. ALTER TABLE … UNSET TBLPROPERTIES ('{_FORGETS_TRANSACTIONS}')"
+        )
+    if properties.get(_RENAMES_COLUMNS, "none") != "none":
+        raise ConfigurationError(
+            f"{table.table_uri} has {_RENAMES_COLUMNS} on: files are staged under the columns' own names and "
+            "would be read as NULLs. Load into a bronze table without column mapping"
+        )
+
+
+def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
+    """Rows that no transaction speaks of: a copy of the files, or rows that another tool wrote.
+
+    :raises StateDamaged: with the remedy.
+    """
+    if state.coverage is None and _holds_rows(table):
+        raise StateDamaged(
+            f"{table.table_uri} at version {state.version} holds rows and no position: it was copied without "
+            "its log, or another tool wrote to it. Load into a new bronze path"
+        )
+
+
+def refuse_restored(table: DeltaTable, state: BronzeState) -> None:
+    """A RESTORE takes rows back and leaves transactions as they are (tried, delta-rs 1.6.6).
+
+    A RESTORE to our newest commit, or to a version above it, took nothing of ours; this is also how an
+    unlucky one is undone. What the log no longer holds cannot be checked.
+
+    :raises StateDamaged: naming both versions.
+    """
+    if state.coverage is None:
+        return
+    commits = _down_to_ours(table)
+    ours = commits[-1]["version"] if commits and COMMIT_KEY in commits[-1] else None
+    restored = {
+        commit["version"]: _target(commit) for commit in commits if commit.get("operation") == "RESTORE"
+    }
+    version: int = state.version
+    while above := [restore for restore in restored if restore <= version]:
+        newest, target = max(above), restored[max(above)]
+        if ours is None or target is None or target < ours:
+            raise StateDamaged(
+                f"{table.table_uri}: version {newest} is a RESTORE to below this package's last commit"
+                + (f" (version {ours})" if ours is not None else "")
+                + ": rows were taken back while the positions stayed. RESTORE the table to "
+                + (f"version {ours} or a later one" if ours is not None else "the version before it")
+                + ", or load into a new bronze path"
+            )
+        version = target
+
+
+def _down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
+    """Commit infos, newest first, down to the newest of ours; all that the log holds when there is none."""
+    for limit in (1, 50, None):
+        commits = table.history(limit)
+        for count, commit in enumerate(commits, start=1):
+            if COMMIT_KEY in commit:
+                return commits[:count]
+    return commits
+
+
+def _target(restore: dict[str, Any]) -> int | None:
+    version = (restore.get("operationParameters") or {}).get("version")
+    return int(version) if version is not None and str(version).isdigit() else None
+
+
+def _holds_rows(table: DeltaTable) -> bool:
+    records = pa.table(table.get_add_actions()).column("num_records")
+    return any(count is None or count > 0 for count in records.to_pylist())

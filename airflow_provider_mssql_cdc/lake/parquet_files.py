@@ -1,0 +1,157 @@
+"""Parquet files that roll over at a size, with bronze's own columns put beside the captured ones."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_mssql_cdc.arrow_types import arrow_type
+from airflow_provider_mssql_cdc.lake.row_stamp import RowStamp
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema
+from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+
+log = logging.getLogger(__name__)
+
+FILE_KEY = b"mssql_cdc.file"
+"""In a footer: the file's own name, so that one file put in another's place is noticed."""
+
+_SAMPLE_ROWS = 4096
+_DISTINCT_SHARE = 0.3
+
+
+class RollingWriter:
+    """Writes row groups to ``<prefix>-0.parquet``, ``-1`` and so on; a file never has no rows.
+
+    Not for two threads at once.
+    """
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        *,
+        prefix: str,
+        columns: Sequence[LakeColumn],
+        stamp: RowStamp,
+        target_bytes: int,
+    ) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._stamp = stamp
+        self._target_bytes = target_bytes
+        self._names = bronze_schema(columns).names
+        self._schema = staged_schema(columns)
+        self._repeating: list[str] | None = None
+        self._files: list[StagedFile] = []
+        self._open: _OpenFile | None = None
+        self._created: list[str] = []
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """One row group."""
+        captured = pa.Table.from_batches(batches)
+        if self._repeating is None:
+            self._repeating = [*METADATA_NAMES, *_repeating_columns(captured)]
+        if self._open is None:
+            self._open = self._next_file()
+        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
+        arrays = [own[name] if name in own else captured.column(name) for name in self._names]
+        self._open.write(pa.table(arrays, schema=self._schema))
+        if self._open.position >= self._target_bytes:
+            self._finish()
+
+    def close(self) -> tuple[StagedFile, ...]:
+        """Finish the last file; sizes and row counts are those of the finished files."""
+        if self._open is not None:
+            self._finish()
+        return tuple(self._files)
+
+    def abandon(self) -> None:
+        """Remove what was written, as far as that works; ``complete`` removes the rest."""
+        if self._open is not None:
+            self._open.discard()
+        for name in self._created:
+            with contextlib.suppress(OSError):
+                self._storage.remove(name)
+
+    def _next_file(self) -> _OpenFile:
+        name = f"{self._prefix}-{len(self._created)}.parquet"
+        sink = self._storage.create(name)
+        self._created.append(name)
+        return _OpenFile(name, sink, schema=self._schema, repeating=self._repeating or [])
+
+    def _finish(self) -> None:
+        file, self._open = self._open, None
+        assert file is not None
+        rows = file.finish(self._storage)
+        size = self._storage.size(file.name)
+        if size is None:
+            raise FileNotFoundError(f"{file.name} is gone right after it was written")
+        self._files.append(StagedFile(file.name, size, rows))
+        log.debug("staged %s: %d rows, %d bytes", file.name, rows, size)
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, name: str, sink: Any, *, schema: pa.Schema, repeating: list[str]) -> None:
+        self.name = name
+        self._sink = sink
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=repeating,
+            store_schema=False,  # the dictionary types are a way of writing, not the table's types
+            store_decimal_as_integer=True,
+            metadata_collector=self._footers,
+        )
+        self._writer.add_key_value_metadata({FILE_KEY: name.encode()})
+
+    @property
+    def position(self) -> int:
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def finish(self, storage: TableStorage) -> int:
+        """Rows in the closed file."""
+        self._writer.close()
+        storage.finish(self._sink)
+        return int(self._footers[0].num_rows)
+
+    def discard(self) -> None:
+        """Close without a word about it: the writer would otherwise do so when it is collected."""
+        for part in (self._writer, self._sink):
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                part.close()
+
+
+def staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
+    """Bronze's schema as it is handed to the Parquet writer."""
+    captured = {column.name: arrow_type(column.data_type) for column in columns}
+    return pa.schema(
+        [
+            pa.field(name, captured[name] if name in captured else RowStamp.stored_type(name))
+            for name in bronze_schema(columns).names
+        ]
+    )
+
+
+def _repeating_columns(captured: pa.Table) -> list[str]:
+    """Columns that a dictionary pays for, judged by the first rows: hashing what is distinct is dear."""
+    sample = captured.slice(0, _SAMPLE_ROWS)
+    return [
+        name
+        for name in captured.column_names
+        if not pa.types.is_boolean(sample.schema.field(name).type)
+        and pc.count_distinct(sample.column(name)).as_py() <= _DISTINCT_SHARE * sample.num_rows
+    ]

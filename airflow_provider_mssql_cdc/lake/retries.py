@@ -1,0 +1,43 @@
+"""Trying a Delta commit again when another one won, each time deciding anew."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from deltalake.exceptions import CommitFailedError
+
+from airflow_provider_mssql_cdc.errors import CommitConflict
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 40
+_LONGEST_PAUSE_SECONDS = 2.0
+
+Outcome = TypeVar("Outcome")
+
+
+def until_committed(try_once: Callable[[], Outcome], *, what: str) -> Outcome:
+    """Call ``try_once`` until no other commit gets in its way.
+
+    ``try_once`` opens the table, decides and commits with that one handle. delta-rs has its own 15
+    attempts inside each try; they keep the decision and give up when many write at once, or when the
+    decision itself is overtaken. The pauses grow and are random, so that two do not collide again.
+
+    :raises CommitConflict: after :data:`MAX_TRIES` tries; at most about a minute.
+    """
+    for number in range(1, MAX_TRIES + 1):
+        try:
+            return try_once()
+        except CommitFailedError as exc:
+            if number == MAX_TRIES:
+                raise CommitConflict(
+                    f"{what}: another commit was first, {MAX_TRIES} times in a row ({exc}). Nothing was "
+                    "written by this attempt; it can be tried again"
+                ) from exc
+            log.debug("%s: try %d lost to another commit: %s", what, number, exc)
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**number)))
+    raise AssertionError("unreachable")  # the last try returns or raises

@@ -1,0 +1,106 @@
+"""What bronze and its staged files look like: columns, comments, and which ones carry statistics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.lake.identity import identity_properties
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
+
+STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
+
+TIMESTAMP_NTZ = pa.timestamp("us")
+_CAPTURED_WITH_STATISTICS = 32
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def commented(name: str, arrow_type: pa.DataType, comment: str) -> pa.Field:
+    """A nullable field whose comment Delta shows to whoever looks at the table."""
+    return pa.field(name, arrow_type, metadata={"comment": comment} if comment else None)
+
+
+_BEFORE_CAPTURED = (
+    commented("_capture_instance", pa.string(), "CDC capture instance that the row was read by"),
+    commented(
+        "_start_lsn",
+        pa.string(),
+        "Commit LSN of a change; of a snapshot row the LSN recorded before it was read. "
+        "0x and 20 upper-case hex digits: text order is LSN order",
+    ),
+    commented("_seqval", pa.string(), "Order of a change within its transaction; NULL on snapshot rows"),
+    commented(
+        "_operation",
+        pa.int32(),
+        "0 snapshot row, 1 delete, 2 insert, 3 image before an update, 4 image after an update",
+    ),
+    commented("_command_id", pa.int32(), "Order of commands within a transaction; NULL on snapshot rows"),
+    commented(
+        "_commit_ts", TIMESTAMP_NTZ, "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit"
+    ),
+)
+_AFTER_CAPTURED = (
+    commented("_batch_id", pa.int64(), "Number of the changes commit that wrote it; NULL on snapshot rows"),
+    commented("_snapshot", pa.string(), "LSN that identifies the snapshot a row belongs to; NULL on changes"),
+    commented("_chunk", pa.int32(), "Number of the chunk of a chunked snapshot; NULL otherwise"),
+)
+METADATA_NAMES = tuple(field.name for field in (*_BEFORE_CAPTURED, *_AFTER_CAPTURED))
+
+# Statistics that delta-rs writes itself, at OPTIMIZE for instance, are exact for whole numbers, dates and
+# texts; decimals become floats and timestamps lose their microseconds, so that readers skip files that hold
+# what they look for. A commit time has no microseconds: SQL Server keeps it as datetime.
+_METADATA_WITH_STATISTICS = ("_start_lsn", "_operation", "_commit_ts", "_batch_id", "_snapshot", "_chunk")
+
+
+def bronze_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
+    """Bronze's columns in order, each with its comment.
+
+    :raises ConfigurationError: a captured column named like one of bronze's own, ignoring case.
+    """
+    own = {name.lower() for name in METADATA_NAMES}
+    if taken := [column.name for column in columns if column.name.lower() in own]:
+        raise ConfigurationError(
+            f"captured columns named like bronze's own columns cannot be loaded: {', '.join(taken)}"
+        )
+    captured = captured_schema(columns)
+    described = [
+        commented(column.name, captured.field(column.name).type, column.comment) for column in columns
+    ]
+    return pa.schema([*_BEFORE_CAPTURED, *described, *_AFTER_CAPTURED])
+
+
+def bronze_properties(columns: Sequence[LakeColumn], identity: SourceIdentity) -> dict[str, str]:
+    """Table properties that bronze is created with."""
+    captured = exact_statistics_columns(captured_schema(columns))[:_CAPTURED_WITH_STATISTICS]
+    return {
+        **identity_properties(identity),
+        STATISTICS_PROPERTY: ",".join([*_METADATA_WITH_STATISTICS, *captured]),
+    }
+
+
+def exact_statistics_columns(schema: pa.Schema) -> list[str]:
+    """Columns whose statistics every writer gets right and whose names need no quoting in a property."""
+    return [field.name for field in schema if _is_exact(field.type) and _PLAIN_NAME.match(field.name)]
+
+
+def _is_exact(arrow_type: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_date, pa.types.is_string, pa.types.is_large_string)
+    return any(is_kind(arrow_type) for is_kind in kinds)
+
+
+def same_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether Delta holds both as one type; Arrow has two widths of text and of bytes."""
+    return bool(_narrow(one).equals(_narrow(other)))
+
+
+def _narrow(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(arrow_type):
+        return pa.string()
+    if pa.types.is_large_binary(arrow_type):
+        return pa.binary()
+    return arrow_type

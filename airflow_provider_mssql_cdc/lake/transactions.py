@@ -1,0 +1,93 @@
+"""Bronze's Delta transactions: the state of a load, written in the commit that it is true of.
+
+delta-rs records ``Transaction(app_id, version)`` and does not skip a repeat. What makes them safe: read
+them from a handle, decide, and commit with that same handle; a concurrent commit that carries one of
+the same app ids then fails with ``CommitFailedError``. So what must not happen side by side shares an
+app id, and what may does not.
+
+An LSN has 80 bits and a version 64, so each LSN is two transactions, ``.hi`` and ``.lo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltalake import DeltaTable, Transaction
+
+from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
+
+SNAPSHOT = "mssql_cdc#snapshot"
+"""S of the newest complete snapshot."""
+
+OPEN = "mssql_cdc#open"
+"""S of the newest chunked snapshot that was opened."""
+
+BASE = "mssql_cdc#base"
+"""Lower end of coverage; only the first snapshot and a re-basing one move it."""
+
+CHANGES = "mssql_cdc#changes"
+"""Upper end of coverage, moved by compare-and-set."""
+
+
+def run_app_id(run: str) -> str:
+    """The app id under which a resnapshot records which Airflow run asked for it."""
+    return f"mssql_cdc#run.{run}"
+
+
+def lsn_transactions(app_id: str, lsn: Lsn) -> list[Transaction]:
+    """The two halves that carry an LSN under ``app_id``."""
+    return [Transaction(f"{app_id}.hi", lsn.hi), Transaction(f"{app_id}.lo", lsn.lo)]
+
+
+def coverage_transactions(coverage: Coverage) -> list[Transaction]:
+    return [*lsn_transactions(BASE, coverage.base), *lsn_transactions(CHANGES, coverage.changes)]
+
+
+def read_lsn(table: DeltaTable, app_id: str) -> Lsn | None:
+    """The LSN under ``app_id`` as this handle sees it, None when there is none.
+
+    :raises StateDamaged: one half without the other, or halves that make no LSN.
+    """
+    hi, lo = (table.transaction_version(f"{app_id}.{half}") for half in ("hi", "lo"))
+    if hi is None and lo is None:
+        return None
+    if hi is None or lo is None:
+        raise StateDamaged(_damage(table, f"of {app_id} only one half is there"))
+    try:
+        return Lsn.from_halves(hi, lo)
+    except ValueError as exc:
+        raise StateDamaged(_damage(table, f"{app_id} holds no LSN ({exc})")) from exc
+
+
+def read_state(table: DeltaTable) -> BronzeState:
+    """The state at the handle's version; what is decided on it is committed with the same handle.
+
+    :raises StateDamaged: transactions that contradict each other.
+    """
+    snapshot, opened, base, changes = (read_lsn(table, app_id) for app_id in (SNAPSHOT, OPEN, BASE, CHANGES))
+    if (base is None) != (changes is None):
+        raise StateDamaged(_damage(table, "coverage has one end only"))
+    if base is None and (snapshot or opened):
+        raise StateDamaged(_damage(table, "a snapshot is recorded and no coverage"))
+    try:
+        coverage = Coverage(base, changes) if base and changes else None
+    except ValueError as exc:
+        raise StateDamaged(_damage(table, str(exc))) from exc
+    return BronzeState(version=table.version(), snapshot=snapshot, open=opened, coverage=coverage)
+
+
+def distinct(transactions: Sequence[Transaction]) -> list[Transaction]:
+    """The same list, checked: delta-rs takes one app id twice, or a negative version, without a word."""
+    app_ids = [transaction.app_id for transaction in transactions]
+    if len(set(app_ids)) < len(app_ids) or any(transaction.version < 0 for transaction in transactions):
+        raise ValueError(f"an app id twice, or a negative version, in {app_ids}")
+    return list(transactions)
+
+
+def _damage(table: DeltaTable, what: str) -> str:
+    return (
+        f"{table.table_uri} at version {table.version()}: {what}. No position can be read from this table; "
+        "load into a new bronze path"
+    )

@@ -1,0 +1,93 @@
+"""A facts row: what one event did, for people and dashboards. Nothing is ever decided by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+
+Event = Literal[
+    "snapshot_open",
+    "snapshot_plan",
+    "snapshot_wave",
+    "bootstrap",
+    "resnapshot",
+    "changes",
+    "repair",
+    "gap",
+    "schema_change",
+    "capture_instance_switched",
+]
+EVENTS: frozenset[str] = frozenset(get_args(Event))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsRow:
+    """One event of one bronze table; the fields are the columns of the facts table, None is NULL.
+
+    Times carry their zone. ``rows`` counts every row written; ``deletes``, ``inserts`` and ``updates``
+    count changes only, an update once.
+
+    :param target: canonical path or URI of the bronze table.
+    :param source: the source table, for people: connection, database, schema and table.
+    :param snapshot: S, for events of a snapshot.
+    :param min_lsn: smallest LSN of the rows; on a finished snapshot min = max = end = S.
+    :param end_lsn: the position that the event reached.
+    :param consistent_after: ``{"lsn", "commit_time"}`` that changes have to pass.
+    :param read_mb: megabytes of Arrow data that came from the server.
+    :param retention_headroom_hours: from the low watermark to the position.
+    :param lost_from_ts: with ``lost_to_ts``, the time whose changes a gap lost.
+    :param detail: what else is worth knowing; plain JSON types, never a key value.
+    """
+
+    event: Event
+    target: str
+    source: str | None = None
+    capture_instance: str | None = None
+    snapshot: Lsn | None = None
+    batch_id: int | None = None
+    rows: int | None = None
+    deletes: int | None = None
+    inserts: int | None = None
+    updates: int | None = None
+    min_lsn: Lsn | None = None
+    min_commit_ts: datetime | None = None
+    max_lsn: Lsn | None = None
+    max_commit_ts: datetime | None = None
+    end_lsn: Lsn | None = None
+    end_commit_ts: datetime | None = None
+    consistent_after: Mapping[str, Any] | None = None
+    started_at: datetime | None = None
+    duration_ms: int | None = None
+    read_seconds: float | None = None
+    read_mb: float | None = None
+    isolation: str | None = None
+    driver: str | None = None
+    retention_watermark_ts: datetime | None = None
+    retention_headroom_hours: float | None = None
+    source_max_commit_ts: datetime | None = None
+    capture_lag_seconds: float | None = None
+    lost_from_ts: datetime | None = None
+    lost_to_ts: datetime | None = None
+    detail: Mapping[str, Any] | None = None
+    written_at: datetime | None = None
+    dag_id: str | None = None
+    run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+    try_number: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.event not in EVENTS:
+            raise ValueError(f"no facts event is called {self.event!r}")
+        if not self.target:
+            raise ValueError("a facts row names its bronze table")
+
+
+def facts_identifier(target: str, event: Event, snapshot: Lsn, wave: int | None = None) -> str:
+    """What makes an event one row, however often it is written: ``<target>#<event>.<S>[.<wave>]``."""
+    suffix = "" if wave is None else f".{wave}"
+    return f"{target}#{event}.{snapshot.text}{suffix}"
