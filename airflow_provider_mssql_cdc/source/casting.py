@@ -1,0 +1,97 @@
+"""A driver's batch as the plan has it: names checked, types cast without loss, or an error that names the column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
+
+Cast = Callable[[pa.Array], pa.Array]
+
+# 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999, in µs since 1970: an instant near either end with an
+# offset can lie outside in UTC, where neither Python nor Spark can read it.
+FIRST_MICROSECOND = -62_135_596_800_000_000
+LAST_MICROSECOND = 253_402_300_799_999_999
+
+
+class PlannedBatches:
+    """Casts every batch of one result to the planned schema; the casts are chosen once.
+
+    :raises SchemaDrift: at construction, when names or kinds of types differ from the plan.
+    """
+
+    def __init__(self, produced: pa.Schema, planned: pa.Schema, *, table: str) -> None:
+        if produced.names != planned.names:
+            raise SchemaDrift(
+                f"{table}: the server sent columns {produced.names}, planned were {planned.names}; clear the plan task"
+            )
+        self._planned, self._table = planned, table
+        self._casts = [
+            self._cast_for(source.type, target) for source, target in zip(produced, planned, strict=True)
+        ]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """:raises ValueDoesNotFit: names the column, never the value."""
+        arrays = [
+            column if cast is None else self._checked(cast, column, self._planned.field(index).name)
+            for index, (cast, column) in enumerate(zip(self._casts, batch.columns, strict=True))
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._planned)
+
+    def _checked(self, cast: Cast, column: pa.Array, name: str) -> pa.Array:
+        try:
+            return cast(column)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as exc:
+            raise does_not_fit(self._table, name, self._planned.field(name).type) from exc
+
+    def _cast_for(self, source: pa.DataType, target: pa.Field) -> Cast | None:
+        wanted = target.type
+        if pa.types.is_timestamp(wanted) and wanted.tz is not None and pa.types.is_timestamp(source):
+            return lambda column: in_calendar(column.cast(wanted))
+        if source == wanted:
+            return None
+        if not _is_harmless(source, wanted):
+            raise SchemaDrift(
+                f"{self._table}: column {target.name} comes as {source}, planned was {wanted}; "
+                "its type has changed since the plan: clear the plan task"
+            )
+        return lambda column: column.cast(wanted, safe=True)
+
+
+def in_calendar(column: pa.Array) -> pa.Array:
+    """The column itself, when all its instants are in the years 1 to 9999.
+
+    :raises OverflowError: one of them is not.
+    """
+    numbers = column.view(pa.int64())
+    ends = pc.min_max(numbers)
+    lowest, highest = ends["min"].as_py(), ends["max"].as_py()
+    if lowest is not None and not FIRST_MICROSECOND <= lowest <= highest <= LAST_MICROSECOND:
+        raise OverflowError
+    return column
+
+
+def does_not_fit(table: str, column: str, planned: pa.DataType) -> ValueDoesNotFit:
+    return ValueDoesNotFit(
+        f"{table}: column {column} holds a value that {planned} cannot hold; nothing of this range is kept. "
+        "Correct the value at the source, or read the column as text: "
+        f"casts={{{column!r}: 'varchar(100)'}}"
+    )
+
+
+def _is_harmless(source: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether the cast keeps every value or raises; other pairs mean that the source's type has changed."""
+    families = (
+        (pa.types.is_string, pa.types.is_large_string),
+        (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+        (pa.types.is_integer,),
+        (pa.types.is_decimal,),
+        (pa.types.is_timestamp,),
+    )
+    return any(
+        any(is_kind(source) for is_kind in family) and any(is_kind(wanted) for is_kind in family)
+        for family in families
+    )

@@ -1,0 +1,140 @@
+"""mssql-python: Microsoft's driver, whose fetches are Arrow batches already."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Iterator
+from typing import Any
+
+import mssql_python
+import pyarrow as pa
+from mssql_python import ddbc_bindings
+from mssql_python.cursor import Cursor
+
+from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
+from airflow_provider_mssql_cdc.source.casting import PlannedBatches
+from airflow_provider_mssql_cdc.source.connect import odbc_connection_string
+from airflow_provider_mssql_cdc.source.reader import Driver, check_count
+from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.wire import counted, with_question_marks
+
+# RuntimeError: what its native part raises; its own exceptions derive from a class of theirs
+ERRORS: tuple[type[Exception], ...] = (mssql_python.exceptions.Exception, RuntimeError, pa.ArrowException)
+
+
+class _Cursor(Cursor):  # type: ignore[misc]
+    """Keeps what the server said about a failed statement: the driver's exceptions hold no error number."""
+
+    diagnostics: tuple[tuple[str, str], ...] = ()
+
+    def _reset_cursor(self) -> None:
+        self.note_diagnostics()
+        super()._reset_cursor()
+
+    def note_diagnostics(self) -> None:
+        """Read the statement handle's records; they stay until the handle's next use."""
+        if self.hstmt is not None and not self.diagnostics:
+            with contextlib.suppress(RuntimeError):
+                self.diagnostics = tuple(ddbc_bindings.DDBCSQLGetAllDiagRecords(self.hstmt))
+
+
+class MssqlPythonConnection:
+    """A :class:`~.reader.DriverConnection` by mssql-python."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        # A pooled connection outlives its session, and a new session could be handed a dead one.
+        mssql_python.pooling(enabled=False)
+        self._connection = mssql_python.connect(
+            odbc_connection_string(settings), autocommit=True, timeout=settings.login_timeout_seconds
+        )
+        self._timeout = settings.query_timeout_seconds
+        self._running: _Cursor | None = None
+
+    def execute(self, statement: Statement) -> None:
+        self.rows(statement)
+
+    def rows(self, statement: Statement) -> list[dict[str, Any]]:
+        with self._cursor() as cursor:
+            _execute(cursor, statement)
+            _skip_to_rows(cursor)
+            if cursor.description is None:
+                return []
+            names = [column[0] for column in cursor.description]
+            found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            while cursor.nextset():  # an error after the rows shows here
+                pass
+            return found
+
+    def batches(
+        self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
+    ) -> Iterator[pa.RecordBatch]:
+        with self._cursor() as cursor:
+            _execute(cursor, counted(statement))
+            rows = 0
+            for batch in assembled(_fetched(cursor, schema, batch_rows, table), batch_rows=batch_rows):
+                rows += batch.num_rows
+                yield batch
+            check_count(cursor.fetchone() if cursor.nextset() else None, rows, table)
+
+    def interrupt(self) -> bool:
+        cursor = self._running
+        if cursor is None:
+            return False
+        with contextlib.suppress(AttributeError, RuntimeError):
+            cursor.hstmt._cancel()
+            return True
+        return False
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _cursor(self) -> Iterator[_Cursor]:
+        cursor = _Cursor(self._connection, timeout=self._timeout)
+        self._running = cursor
+        try:
+            yield cursor
+        except ERRORS as exc:
+            cursor.note_diagnostics()
+            exc.diagnostics = cursor.diagnostics  # type: ignore[attr-defined]
+            raise
+        finally:
+            self._running = None
+            cursor.close()
+
+
+def _execute(cursor: _Cursor, statement: Statement) -> None:
+    text, values = with_question_marks(statement)
+    if values:
+        cursor.execute(text, values)
+    else:
+        cursor.execute(text)
+
+
+def _skip_to_rows(cursor: _Cursor) -> None:
+    """Procedures may count rows of their own before they send a result."""
+    while cursor.description is None and cursor.nextset():
+        pass
+
+
+def _fetched(cursor: _Cursor, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:
+    size = FetchSize(batch_rows, large_objects=_has_large_objects(cursor))
+    planned: PlannedBatches | None = None
+    while True:
+        batch = cursor.arrow_batch(size.rows)
+        if planned is None:
+            planned = PlannedBatches(batch.schema, schema, table=table)
+        if not batch.num_rows:
+            return
+        size.saw(batch)
+        yield planned(batch)
+
+
+def _has_large_objects(cursor: _Cursor) -> bool:
+    """A (max) column is described with size 0, and fetched piece by piece."""
+    return any(kind in (str, bytes) and not size for _, kind, _, size, *_ in cursor.description or ())
+
+
+DRIVER = Driver(f"mssql-python {importlib.metadata.version('mssql-python')}", MssqlPythonConnection, ERRORS)

@@ -1,0 +1,135 @@
+"""pymssql: what Airflow's own provider ships, always there; rows are tuples that are put into Arrow here."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pymssql
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, SchemaDrift
+from airflow_provider_mssql_cdc.source.batching import assembled
+from airflow_provider_mssql_cdc.source.casting import does_not_fit, in_calendar
+from airflow_provider_mssql_cdc.source.connect import pymssql_arguments
+from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, check_count
+from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.wire import counted, with_literals
+
+# MSSQLException comes up from db-lib without its DB-API wrapping while rows are fetched
+ERRORS: tuple[type[Exception], ...] = (pymssql.Error, pymssql._mssql.MSSQLException)
+
+CHUNK_ROWS = 10_000
+"""Rows that are turned into Arrow at once; the cheapest number per cell of those that were tried."""
+
+
+class PymssqlConnection:
+    """A :class:`~.reader.DriverConnection` by pymssql."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._connection = pymssql.connect(**pymssql_arguments(settings))
+        self._timeout = settings.query_timeout_seconds
+        version = self._connection._conn.tds_version_tuple
+        if version is not None and version < (7, 3):
+            self.close()
+            raise ConfigurationError(
+                f"connection {settings.conn_id!r} speaks TDS {version[0]}.{version[1]}, which has no date, time "
+                'and datetime2; take "tds_version" out of its extra'
+            )
+
+    def execute(self, statement: Statement) -> None:
+        self._run(statement)
+
+    def rows(self, statement: Statement) -> list[dict[str, Any]]:
+        cursor = self._run(statement)
+        if cursor.description is None:
+            return []
+        names = [column[0] for column in cursor.description]
+        found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        while cursor.nextset():  # an error after the rows shows here
+            pass
+        return found
+
+    def batches(
+        self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
+    ) -> Iterator[pa.RecordBatch]:
+        cursor = self._run(counted(statement))
+        self._check_names(cursor, schema, table)
+        rows, whole = 0, False
+        try:
+            for batch in assembled(_converted(cursor, schema, batch_rows, table), batch_rows=batch_rows):
+                rows += batch.num_rows
+                yield batch
+            whole = True
+            check_count(cursor.fetchone() if cursor.nextset() else None, rows, table)
+        finally:
+            if not whole:
+                with contextlib.suppress(*ERRORS):
+                    self._connection._conn.cancel()
+
+    def interrupt(self) -> bool:
+        """db-lib's cancel is not made for a second thread; the session ends the connection instead."""
+        return False
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _run(self, statement: Statement) -> Any:
+        # db-lib has one query timeout for the whole process: another connection may have changed it.
+        self._connection._conn.query_timeout = self._timeout
+        cursor = self._connection.cursor()
+        cursor.execute(with_literals(statement))
+        return cursor
+
+    def _check_names(self, cursor: Any, schema: pa.Schema, table: str) -> None:
+        names = [column[0] for column in cursor.description or ()]
+        if names != schema.names:
+            raise SchemaDrift(
+                f"{table}: the server sent columns {names}, planned were {schema.names}; clear the plan task"
+            )
+
+
+def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:
+    for rows in _chunks(cursor, schema, most=min(batch_rows, CHUNK_ROWS)):
+        arrays = [
+            _column(values, field, table)
+            for values, field in zip(zip(*rows, strict=True), schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _chunks(cursor: Any, schema: pa.Schema, *, most: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows until there are ``most`` of them or their texts and bytes reach :data:`BATCH_BYTES`."""
+    wide = [index for index, field in enumerate(schema) if field.type in (pa.string(), pa.binary())]
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        for index in wide:
+            value = row[index]
+            if value is not None:
+                size += len(value)
+        if len(rows) >= most or size >= BATCH_BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _column(values: Sequence[Any], field: pa.Field, table: str) -> pa.Array:
+    """One column of a chunk with its planned type.
+
+    :raises ValueDoesNotFit: names the column, never the value.
+    """
+    try:
+        array = pa.array(values, field.type)
+        return in_calendar(array) if pa.types.is_timestamp(field.type) and field.type.tz else array
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        # the exception's text shows the value
+        raise does_not_fit(table, field.name, field.type) from None
+
+
+DRIVER = Driver(f"pymssql {importlib.metadata.version('pymssql')}", PymssqlConnection, ERRORS)
