@@ -16,7 +16,7 @@ class Column:
     :param sql_type: base type; an alias type is resolved to it.
     :param nullable: whether the source column accepts NULL.
     :param computed: its value is computed; CDC stores NULL for it.
-    :param masked: dynamic data masking is on; a login without UNMASK reads the mask.
+    :param masked: this login reads a mask: dynamic data masking is on and it has no UNMASK.
     :param encrypted: Always Encrypted; only ciphertext can be read.
     :param column_set: the XML view of the sparse columns, no column of its own.
     :param captured: whether the capture instance records it.

@@ -80,7 +80,7 @@ def choose_key(
     if key is not None:
         columns, problems = _named(table, key, argument="key")
         problems += [
-            f"key: column {_name(column)} accepts NULL, so it identifies no row: name columns that are NOT NULL"
+            f"key: column {_name(column)} accepts NULL, so it identifies no row: name NOT NULL columns"
             for column in columns
             if column.nullable
         ]
@@ -128,7 +128,7 @@ def _is_usable(table: DescribedTable, index: UniqueIndex) -> bool:
     columns = _resolved(table, index.columns)
     complete = len(columns) == len(index.columns) > 0
     plain = not (index.filtered or index.disabled)
-    return plain and complete and all(column.captured and not column.nullable for column in columns)
+    return plain and complete and all(not _unreadable(column) and not column.nullable for column in columns)
 
 
 def _is_unique(table: DescribedTable, columns: Columns) -> bool:
@@ -142,8 +142,8 @@ def _no_key(table: DescribedTable) -> str:
         f"(index {table.instance.index_name})" if table.instance.index_name else "(enabled without an index)"
     )
     return (
-        f"no key: neither capture instance {table.instance.name} {enabled} nor the primary key gives NOT NULL "
-        "columns that are all captured; rows go to bronze, and silver needs a key that is named"
+        f"no key: neither capture instance {table.instance.name} {enabled} nor the primary key gives "
+        "NOT NULL columns that are all captured; rows go to bronze, and silver needs a key that is named"
     )
 
 
@@ -171,26 +171,19 @@ def _unreadable(column: Column) -> list[str]:
         return [f"column {_name(column)} is not captured by CDC, so changes would not carry it"]
     if column.computed:
         return [f"column {_name(column)} is computed, and CDC records NULL for it"]
+    if column.masked or column.encrypted:
+        veil = "encrypted" if column.encrypted else "masked for this login"
+        return [f"column {_name(column)} is {veil}, so what is read is not what the server compares"]
     return []
 
 
 def _unbindable(columns: Columns) -> list[str]:
     """Why these columns cannot bound a range."""
-    reasons = [
+    return [
         f"column {_name(column)} of type {column.sql_type} has no order, or no exact text, to cut on"
         for column in columns
         if not is_bindable(column.sql_type)
     ]
-    reasons += [
-        f"column {_name(column)} is {kind}, so its bounds would not be the values that the server compares"
-        for column in columns
-        for kind in _veils(column)
-    ]
-    return reasons
-
-
-def _veils(column: Column) -> list[str]:
-    return [kind for kind, holds in (("masked", column.masked), ("encrypted", column.encrypted)) if holds]
 
 
 def _resolved(table: DescribedTable, names: Sequence[str]) -> Columns:

@@ -66,22 +66,19 @@ def plan_columns(
     columns: Sequence[Column],
     casts: Mapping[str, str],
     allow: Collection[str] = frozenset(),
-    *,
-    may_unmask: bool = False,
 ) -> ColumnPlan:
     """Plan every captured column.
 
     :param columns: of the source table, in its order.
     :param casts: ``{column: SQL type}`` by the user.
     :param allow: masked or encrypted columns that the user accepts as they are read.
-    :param may_unmask: the login has UNMASK.
     """
     targets, problems = _targets(columns, casts)
     warnings: list[str] = []
     planned: list[PlannedColumn] = []
     for column in columns:
         omission = _omission(column)
-        refusal = None if omission else _refusal(column, targets, allow=allow, may_unmask=may_unmask)
+        refusal = None if omission else _refusal(column, targets, allow=allow)
         if omission is not None:
             warnings.append(omission)
         elif refusal is not None:
@@ -145,9 +142,7 @@ def _omission(column: Column) -> str | None:
     return None
 
 
-def _refusal(
-    column: Column, targets: Mapping[str, SqlType], *, allow: Collection[str], may_unmask: bool
-) -> str | None:
+def _refusal(column: Column, targets: Mapping[str, SqlType], *, allow: Collection[str]) -> str | None:
     """Why a column cannot be planned, with what to do."""
     if column.column_set:
         return (
@@ -159,7 +154,7 @@ def _refusal(
             f"{_label(column)} is encrypted (Always Encrypted), only ciphertext can be read: leave it out of "
             "@captured_column_list, or allow it by name to load the ciphertext as binary"
         )
-    if column.masked and not may_unmask and column.name not in allow:
+    if column.masked and column.name not in allow:
         return (
             f"{_label(column)} is masked and this login would read the mask: GRANT UNMASK to it, leave the "
             "column out of @captured_column_list, or allow it by name"

@@ -41,6 +41,11 @@ class Predicate:
         """The clause with its keyword on a line of its own, or nothing."""
         return f"\nWHERE {self.text}" if self.text else ""
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no row can fulfil it, as known without asking the server."""
+        return self.text == "1 = 0"
+
 
 EVERYTHING = Predicate("")
 NOTHING = Predicate("1 = 0")
@@ -62,9 +67,7 @@ class _Edge:
             raise ValueError(f"a bound of {len(self.values)} values for {len(self.columns)} key columns")
 
     def equal(self, index: int) -> _Term:
-        if self.values[index] is None:
-            return Predicate(f"{self._column(index)} IS NULL")
-        return self._compare(index, "=")
+        return equals(self.columns[index], self.values[index], f"{self.prefix}{index}")
 
     def above(self, index: int) -> _Term:
         if self.values[index] is None:
@@ -139,6 +142,14 @@ def pieces_from(columns: Sequence[Column], lower: Bound, *, inclusive: bool) -> 
     _check(columns)
     edge = _Edge(columns, lower, "lo")
     return tuple(_condition(_all(terms)) for terms in _lower_chain(edge, 0, inclusive=inclusive))
+
+
+def equals(column: Column, value: str | None, name: str) -> Predicate:
+    """The column has this value, NULL included."""
+    if value is None:
+        return Predicate(f"{quote_identifier(column.name)} IS NULL")
+    bound = typed_bound(column.sql_type, value, name)
+    return Predicate(f"{quote_identifier(column.name)} = {bound.text}", bound.parameters)
 
 
 def _check(columns: Sequence[Column]) -> None:

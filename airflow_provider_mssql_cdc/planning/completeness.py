@@ -1,0 +1,104 @@
+"""Which staged ranges make a whole snapshot: by id, never by position."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from airflow_provider_mssql_cdc.errors import IncompletePlan
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import PlanId
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile, StagedRange
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CompletePlan:
+    """Every range of one plan, each exactly once.
+
+    :param ranges: in the order of their index.
+    :param ignored: ids of older plans of which Airflow still handed over results.
+    """
+
+    plan: PlanId
+    ranges: tuple[StagedRange, ...]
+    ignored: tuple[PlanId, ...] = ()
+
+    @property
+    def snapshot(self) -> Lsn:
+        return self.plan.snapshot
+
+    @property
+    def resnapshot(self) -> bool:
+        return self.ranges[0].resnapshot
+
+    @property
+    def done(self) -> bool:
+        """Nothing was read, because bronze held the snapshot already."""
+        return any(staged.done for staged in self.ranges)
+
+    @property
+    def rows(self) -> int:
+        return sum(staged.rows for staged in self.ranges)
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        return tuple(file for staged in self.ranges for file in staged.files)
+
+    @property
+    def horizon(self) -> ReadHorizon | None:
+        """What changes must pass until no row can be newer than them: the latest over all reads."""
+        horizons = [staged.horizon for staged in self.ranges if staged.horizon is not None]
+        return reduce(ReadHorizon.merged, horizons) if horizons else None
+
+
+def choose_plan(staged: Sequence[StagedRange]) -> CompletePlan:
+    """The newest plan of which every range is there exactly once.
+
+    Results of other plans (``plan`` ran again, a mapped index kept its old result) are ignored, and
+    named.
+
+    :raises IncompletePlan: no plan is complete; the message names the newest one's missing ranges.
+    """
+    by_plan: dict[PlanId, list[StagedRange]] = defaultdict(list)
+    for outcome in dict.fromkeys(staged):
+        by_plan[outcome.plan].append(outcome)
+    if not by_plan:
+        raise IncompletePlan(
+            "no range was handed over: read's output is empty, clear plan and what follows it"
+        )
+    newest_first = sorted(by_plan, key=lambda plan: plan.snapshot, reverse=True)
+    for plan in newest_first:
+        if _problem(by_plan[plan]) is None:
+            ranges = sorted(by_plan[plan], key=lambda outcome: outcome.index)
+            return CompletePlan(plan, tuple(ranges), tuple(other for other in by_plan if other != plan))
+    newest = newest_first[0]
+    others = f"; {len(by_plan) - 1} other plan(s) are not complete either" if len(by_plan) > 1 else ""
+    raise IncompletePlan(
+        f"plan {newest}: {_problem(by_plan[newest])}{others}; clear the ranges that are missing"
+    )
+
+
+def _problem(outcomes: Sequence[StagedRange]) -> str | None:
+    """Why these outcomes of one plan are no whole snapshot."""
+    counts = {outcome.count for outcome in outcomes}
+    if len(counts) > 1:
+        return f"its ranges disagree on their number: {sorted(counts)}"
+    if len({outcome.resnapshot for outcome in outcomes}) > 1:
+        return "its ranges disagree on whether it is a resnapshot"
+    indexes = [outcome.index for outcome in outcomes]
+    twice = sorted({index for index in indexes if indexes.count(index) > 1})
+    if twice:
+        return f"{_numbers(twice)} came with different results"
+    (count,) = counts
+    missing = sorted(set(range(count)) - set(indexes))
+    return f"{_numbers(missing)} of {count} missing" if missing else None
+
+
+def _numbers(indexes: Iterable[int]) -> str:
+    listed = list(indexes)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return f"range(s) {', '.join(map(str, listed[:_SHOWN]))}{more}"

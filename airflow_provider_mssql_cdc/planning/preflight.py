@@ -1,0 +1,204 @@
+"""Everything that stands in the way of a load, at once, each with what to do about it.
+
+Facts in, sentences out. A problem stops the load; a note is what a person should know, or what could
+not be told with the rights at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.columns import Column
+from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.tsql.cdc import change_table
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+
+ROW_LEVEL_SECURITY = "row_level_security"
+"""The word that allows a table under row-level security, beside names of columns."""
+
+_STALE_SECONDS = 30 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was found: ``problems`` stop the load, ``notes`` are logged."""
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def preflight(
+    facts: SourceFacts,
+    *,
+    columns: Collection[Column] = (),
+    isolation: str | None = None,
+    allow: Collection[str] = frozenset(),
+    stale_seconds: float = _STALE_SECONDS,
+) -> Preflight:
+    """Judge the facts of one table.
+
+    :param columns: of the source table, for notes on collations.
+    :param isolation: ``"snapshot"`` when the reads are to use it.
+    :param allow: what the user accepts by name; :data:`ROW_LEVEL_SECURITY` among it.
+    :param stale_seconds: age of the last capture from which on a note is made.
+    """
+    if facts.cdc_enabled is False:
+        return Preflight((_cdc_off(facts),))
+    if facts.instance is None:
+        return Preflight((_no_instance(facts),))
+    problems = (
+        *_right_problems(facts),
+        *_table_problems(facts, allow),
+        *_isolation_problems(facts, isolation),
+    )
+    return Preflight(problems, (*_notes(facts, stale_seconds), *_collation_notes(facts, columns)))
+
+
+def _cdc_off(facts: SourceFacts) -> str:
+    return (
+        f"change data capture is off in database {facts.database}: a member of sysadmin runs "
+        "EXEC sys.sp_cdc_enable_db there"
+    )
+
+
+def _no_instance(facts: SourceFacts) -> str:
+    """The help procedure showed nothing: off, unknown, or not visible to this login."""
+    asked = facts.capture_instance
+    if facts.table is not None and facts.tracked:
+        return (
+            f"capture instance {asked} is not visible to user {facts.login}, though CDC tracks "
+            f"{facts.table.label}: GRANT SELECT ON {_object(facts)} TO {_user(facts)}, and if the instance "
+            f"has a gating role, ALTER ROLE <the role> ADD MEMBER {_user(facts)} "
+            "(sys.sp_cdc_help_change_data_capture shows the role to db_owner)"
+        )
+    if facts.table is not None and facts.tracked is False:
+        return (
+            f"change data capture is off for table {facts.table.label}: EXEC sys.sp_cdc_enable_table "
+            f"@source_schema = N'{_literal(facts.table.schema)}', "
+            f"@source_name = N'{_literal(facts.table.name)}', @role_name = NULL"
+        )
+    visible = (
+        f"visible ones: {', '.join(sorted(facts.other_instances))}"
+        if facts.other_instances
+        else (
+            f"none is visible to user {facts.login}, who needs SELECT on the captured columns of a tracked "
+            "table and membership of the instance's gating role to see it"
+        )
+    )
+    return f"there is no capture instance {asked} in database {facts.database}; {visible}"
+
+
+def _right_problems(facts: SourceFacts) -> Iterator[str]:
+    instance = facts.instance
+    assert instance is not None
+    if facts.select_denied:
+        names = ", ".join(map(_shown, facts.select_denied))
+        yield (
+            f"user {facts.login} may not read column(s) {names} of {_label(facts)}: "
+            f"GRANT SELECT ON {_object(facts)} TO {_user(facts)}"
+        )
+    if facts.may_read_changes is False:
+        yield (
+            f"user {facts.login} may not read the change table: "
+            f"GRANT SELECT ON {change_table(instance.name).replace('%%', '%')} TO {_user(facts)}"
+        )
+    if facts.in_gating_role is False and instance.role_name:
+        yield (
+            f"user {facts.login} is not in the gating role of {instance.name}: "
+            f"ALTER ROLE {_shown(instance.role_name)} ADD MEMBER {_user(facts)}"
+        )
+
+
+def _table_problems(facts: SourceFacts, allow: Collection[str]) -> Iterator[str]:
+    instance = facts.instance
+    assert instance is not None
+    if facts.table is None:
+        yield (
+            f"the table of capture instance {instance.name} is not visible to user {facts.login}: "
+            f"GRANT SELECT ON {_object(facts)} TO {_user(facts)}"
+        )
+    if instance.drop_pending:
+        yield (
+            f"capture instance {instance.name} is pending drop: its table was dropped or is being disabled; "
+            "enable CDC on the table again, or name its other capture instance"
+        )
+    if facts.row_level_security and ROW_LEVEL_SECURITY not in allow:
+        yield (
+            f"table {_label(facts)} is under row-level security, so this login may see a part of the rows "
+            "while CDC records all of them: exempt the login in the security policy, or allow "
+            f'"{ROW_LEVEL_SECURITY}" by name'
+        )
+    if facts.memory_optimized:
+        yield f"table {_label(facts)} is memory-optimized, which CDC does not track: load it another way"
+
+
+def _isolation_problems(facts: SourceFacts, isolation: str | None) -> Iterator[str]:
+    if isolation == "snapshot" and facts.snapshot_allowed is False:
+        yield (
+            f"isolation is snapshot and database {facts.database} does not allow it (error 3952): "
+            f"ALTER DATABASE {_shown(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON, or leave isolation "
+            "out to read under READ COMMITTED"
+        )
+
+
+def _notes(facts: SourceFacts, stale_seconds: float) -> Iterator[str]:
+    age = facts.last_capture_age_seconds
+    if age is None:
+        yield "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or not readable"
+    elif age > stale_seconds:
+        yield (
+            f"capture last wrote {age / 60:.0f} minutes ago: if the database is not paused, look whether the "
+            "capture job runs; after a failover it has to be created on the new primary"
+        )
+    if facts.row_level_security is None:
+        yield "whether the table is under row-level security cannot be told without VIEW DEFINITION"
+    if facts.partitioned:
+        yield (
+            "the table is partitioned: switching a partition in or out makes no change rows unless CDC was "
+            "enabled with @allow_partition_switch = 0"
+        )
+
+
+def _collation_notes(facts: SourceFacts, columns: Collection[Column]) -> Iterator[str]:
+    """CDC keeps char columns in the database's collation and may garble others (varchar, other code page)."""
+    other = [
+        _shown(column.name)
+        for column in columns
+        if column.captured
+        and column.sql_type.name in {"char", "varchar"}
+        and facts.database_collation is not None
+        and column.sql_type.collation not in {None, facts.database_collation}
+    ]
+    if other:
+        yield (
+            f"column(s) {', '.join(other)} have another collation than the database "
+            f"({facts.database_collation}): where code pages differ, change rows may hold other characters "
+            "than the table"
+        )
+
+
+def _label(facts: SourceFacts) -> str:
+    if facts.table is not None:
+        return facts.table.label
+    assert facts.instance is not None
+    return f"{facts.instance.source_schema}.{facts.instance.source_table}"
+
+
+def _object(facts: SourceFacts) -> str:
+    if facts.table is not None:
+        return qualified(facts.table.schema, facts.table.name).replace("%%", "%")
+    assert facts.instance is not None
+    return qualified(facts.instance.source_schema, facts.instance.source_table).replace("%%", "%")
+
+
+def _user(facts: SourceFacts) -> str:
+    return _shown(facts.login)
+
+
+def _shown(name: str) -> str:
+    return quote_identifier(name).replace("%%", "%")
+
+
+def _literal(name: str) -> str:
+    return name.replace("'", "''")
