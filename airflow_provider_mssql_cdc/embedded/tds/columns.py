@@ -85,6 +85,8 @@ def _fixed(encode: Callable[[Values], Bytes]) -> ColumnEncoder:
             if None not in values:
                 raise
         present = _present(values)
+        if not present.any():
+            return [Cells(np.zeros((len(values), 1), np.uint8))]
         compact = encode([value for value in values if value is not None])
         block = np.zeros((len(values), compact.shape[1]), np.uint8)
         block[present] = compact
@@ -220,7 +222,7 @@ def _present(values: Values) -> Mask:
 
 
 def _matrix(data: bytes, rows: int) -> Bytes:
-    return np.frombuffer(data, np.uint8).reshape(rows, len(data) // rows if rows else 0)
+    return np.frombuffer(data, np.uint8).reshape(rows, -1)
 
 
 def _low_bytes(numbers: Integers, count: int) -> Bytes:

@@ -68,8 +68,8 @@ class Conversation:
                     self._session.reset()
                     answer.write(tokens.environment_bytes(tokens.RESET_ACKNOWLEDGED))
                 handler(message.body, answer)
-        except DropConnection:
-            self._writer.flush()  # the rows before the fault do arrive
+        except DropConnection as drop:
+            self._writer.break_off(whole=drop.between_rows)
             raise
         except Interrupted:
             pass

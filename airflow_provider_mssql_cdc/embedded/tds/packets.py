@@ -94,9 +94,11 @@ class MessageWriter:
         if len(self._pending) >= self.FLUSH_BYTES:
             self._send_full_packets()
 
-    def flush(self) -> None:
-        """Send all there is, without ending the message."""
+    def break_off(self, *, whole: bool) -> None:
+        """Send what there is and no end: all of it, or all but the last byte."""
         self._send_full_packets()
+        if not whole:
+            del self._pending[-1:]
         if self._pending:
             self._send_rest(status=0)
 
