@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
+from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _PLAN_ID = re.compile(r"(0x[0-9A-F]{20})-([0-9a-f]{8})-([0-9a-f]{8})\Z")
@@ -96,9 +97,9 @@ class PlannedRange:
             "count": self.count,
         }
         if self.key_range.lower is not None:
-            item["lo"] = list(self.key_range.lower)
+            item["lo"] = bound_to_json(self.key_range.lower)
         if self.key_range.upper is not None:
-            item["hi"] = list(self.key_range.upper)
+            item["hi"] = bound_to_json(self.key_range.upper)
         if self.split:
             item["split"] = self.split
         if self.done:
@@ -120,7 +121,7 @@ class PlannedRange:
                 plan=PlanId.parse(item["plan"]),
                 index=int(item["index"]),
                 count=int(item["count"]),
-                key_range=KeyRange(_bound(item.get("lo")), _bound(item.get("hi"))),
+                key_range=KeyRange(bound_from_json(item.get("lo")), bound_from_json(item.get("hi"))),
                 split=str(item.get("split", "")),
                 done=item.get("done") is True,
                 resnapshot=item.get("resnapshot") is True,
@@ -129,11 +130,3 @@ class PlannedRange:
             raise ConfigurationError(
                 f"key_range is not an item of a plan ({exc}); clear the plan task"
             ) from exc
-
-
-def _bound(values: list[str | None] | None) -> Bound | None:
-    if values is None:
-        return None
-    if not isinstance(values, (list, tuple)) or not all(v is None or isinstance(v, str) for v in values):
-        raise ValueError("a bound is a list of texts")
-    return tuple(values)

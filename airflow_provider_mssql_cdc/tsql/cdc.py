@@ -73,8 +73,8 @@ def max_lsn() -> Statement:
 def min_lsn(capture_instance: str) -> Statement:
     """The instance's low end, as min_lsn; NULL or all-zero when unknown or not visible."""
     return Statement(
-        "SELECT CONVERT(varchar(22), m.lsn, 1) AS min_lsn\n"
-        "FROM (SELECT sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128))) AS lsn) AS m",
+        "SELECT CONVERT(varchar(22),\n"
+        "               sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128))), 1) AS min_lsn",
         {"instance": capture_instance},
     )
 

@@ -71,9 +71,9 @@ def seek_key(
     repeats = _is_lower(columns, lower, depth=depth, inclusive=inclusive)
     order = ", ".join(names)
     text = (
-        f"SELECT TOP (1) {keys}, d.[__$n] AS keys_read, {repeats.text} AS is_lower\n"
+        f"SELECT TOP (1) {keys},\n       d.[__$n] AS keys_read,\n       {repeats.text} AS is_lower\n"
         "FROM (\n"
-        f"SELECT TOP ({int(rows)}) {inner}, ROW_NUMBER() OVER (ORDER BY {order}) AS [__$n]\n"
+        f"SELECT TOP ({int(rows)}) {inner},\n       ROW_NUMBER() OVER (ORDER BY {order}) AS [__$n]\n"
         f"FROM {table_name(table)}{piece.where}\n"
         f"ORDER BY {order}\n"
         ") AS d\n"
@@ -112,8 +112,10 @@ def count_slices(table: SourceTable, column: Column, *, lower: str, upper: str, 
     low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
     if column.sql_type.name == "date":
         distance = f"DATEDIFF(day, {low.text}, {name})"
-    else:
+    elif column.sql_type.name == "decimal":
         distance = f"CAST({name} - {low.text} AS bigint)"
+    else:
+        distance = f"(CAST({name} AS bigint) - CAST({low.text} AS bigint))"
     return Statement(
         "SELECT g.[__$slice] AS slice, COUNT_BIG(*) AS row_count\n"
         f"FROM (\nSELECT {distance} / {int(width)} AS [__$slice]\n"

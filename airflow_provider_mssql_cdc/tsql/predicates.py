@@ -94,10 +94,8 @@ class _Edge:
         """The columns from ``index`` on, taken as one key, are below this bound."""
         if index == len(self.columns) - 1:
             return self.below(index)
-        tie = _all([self.equal(index), self.all_below(index + 1)])
-        if isinstance(tie, Predicate):
-            tie = Predicate(f"({tie.text})", tie.parameters)
-        return _any(self.below(index), tie)
+        tie = _all([self.equal(index), self.all_below(index + 1)], word=" AND ")
+        return _any(self.below(index), _grouped(tie))
 
     def _compare(self, index: int, operator: str) -> Predicate:
         bound = self._bound(index)
@@ -204,24 +202,27 @@ def _may_be_equal(lower: _Edge, upper: _Edge, index: int) -> bool:
     return texts and not is_canonical(lower.columns[index].sql_type)
 
 
-def _all(terms: Iterable[_Term]) -> _Term:
+def _all(terms: Iterable[_Term], *, word: str = "\n  AND ") -> _Term:
     conditions: list[Predicate] = []
     for term in terms:
         if term is False:
             return False
         if isinstance(term, Predicate):
             conditions.append(term)
-    return _joined(conditions, " AND ") if conditions else True
+    return _joined(conditions, word) if conditions else True
 
 
 def _any(first: _Term, second: _Term) -> _Term:
     if first is True or second is True:
         return True
     conditions = [term for term in (first, second) if isinstance(term, Predicate)]
-    if not conditions:
-        return False
-    joined = _joined(conditions, " OR ")
-    return Predicate(f"({joined.text})", joined.parameters) if len(conditions) > 1 else joined
+    if len(conditions) < 2:
+        return conditions[0] if conditions else False
+    return _grouped(_joined(conditions, " OR "))
+
+
+def _grouped(term: _Term) -> _Term:
+    return Predicate(f"({term.text})", term.parameters) if isinstance(term, Predicate) else term
 
 
 def _joined(conditions: Sequence[Predicate], word: str) -> Predicate:

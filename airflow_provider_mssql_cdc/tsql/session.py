@@ -8,6 +8,7 @@ LONGEST_TEXT = 2147483647
 """Bytes of a (max) value; drivers ask for less by default and then cut values without an error."""
 
 SET_TEXTSIZE = Statement(f"SET TEXTSIZE {LONGEST_TEXT}")
+SET_ENGLISH = Statement("SET LANGUAGE us_english")
 SET_NOCOUNT = Statement("SET NOCOUNT ON")
 SET_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
 SET_READ_COMMITTED = Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

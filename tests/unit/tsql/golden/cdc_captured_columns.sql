@@ -1,0 +1,2 @@
+-- instance = 'dbo_orders'
+EXEC sys.sp_cdc_get_captured_columns @capture_instance = %(instance)s

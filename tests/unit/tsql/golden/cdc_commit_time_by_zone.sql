@@ -1,0 +1,5 @@
+-- lsn = '0x00000025000005A80003'
+-- zone = 'W. Europe Standard Time'
+SELECT CONVERT(varchar(23), m.local_time, 126) AS local_time,
+       CONVERT(varchar(23), CAST(m.local_time AT TIME ZONE %(zone)s AT TIME ZONE 'UTC' AS datetime2(3)), 126) AS utc_time
+FROM (SELECT sys.fn_cdc_map_lsn_to_time(CONVERT(binary(10), %(lsn)s, 1)) AS local_time) AS m

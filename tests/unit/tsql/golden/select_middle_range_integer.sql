@@ -1,0 +1,6 @@
+-- lo0 = '1000001'
+-- hi0 = '2000001'
+SELECT [id] AS [id]
+FROM [dbo].[orders]
+WHERE [id] >= CAST(%(lo0)s AS bigint)
+  AND [id] < CAST(%(hi0)s AS bigint)

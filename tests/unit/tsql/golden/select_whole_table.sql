@@ -1,0 +1,2 @@
+SELECT [id] AS [id]
+FROM [dbo].[orders]

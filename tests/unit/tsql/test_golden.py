@@ -1,0 +1,184 @@
+"""The statements as a reviewer reads them: one file each, under ``golden/``.
+
+``UPDATE_GOLDEN=1 pytest tests/unit/tsql/test_golden.py`` writes the files again; then look at the diff.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.types import plan_columns
+from airflow_provider_mssql_cdc.tsql import catalog, cdc, keys, session, snapshot
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+from tests.support.tables import HOSTILE, ORDERS, column
+
+GOLDEN = Path(__file__).parent / "golden"
+
+ID = (column("id", "bigint"),)
+CODE_NUMBER = (column("code", "varchar(20)"), column("n", "int"))
+COMPANY_ENTRY_LINE = (
+    column("company", "int"),
+    column("entry", "datetime2(7)"),
+    column("line", "smallint", nullable=True),
+)
+NULLABLE = (column("region", "nvarchar(40)", nullable=True), column("stamp", "rowversion"))
+EVERY_TYPE = tuple(
+    column(f"c {declared}", declared)
+    for declared in (
+        "bit tinyint smallint int bigint decimal(38,10) money smallmoney real float date datetime "
+        "smalldatetime datetime2(7) datetimeoffset(3) time(7) char(5) varchar(20) varchar(max) nchar(5) "
+        "nvarchar(20) nvarchar(max) text ntext xml uniqueidentifier binary(8) varbinary(20) image rowversion"
+    ).split()
+)
+AWKWARD = (column("Entry No_", "int"), column("100% ]x[", "money"), column("a_x0020_b", "time(3)"))
+CASTS = {
+    "loc": "varchar(max)",
+    "at": "varchar(27)",
+    "price": "decimal(10, 2)",
+    "guid": "binary(16)",
+    "when": "datetime2(3)",
+}
+CAST_COLUMNS = (
+    column("loc", "geography"),
+    column("at", "datetime2(7)"),
+    column("price", "money"),
+    column("guid", "uniqueidentifier"),
+    column("when", "varchar(30)"),
+)
+S = Lsn.parse("0x00000025000005A80003")
+E = Lsn.parse("0x00000025000006100001")
+ZONE = cdc.ServerZone("W. Europe Standard Time")
+
+
+def select(split_by, lower, upper, columns=ID, table=ORDERS, casts=None) -> Statement:
+    planned = plan_columns(columns, casts or {}).columns
+    return snapshot.select_range(table, planned, split_by, KeyRange(lower, upper))
+
+
+def seek(columns, lower, depth, inclusive=True) -> Statement:
+    statement = keys.seek_key(ORDERS, columns, lower=lower, depth=depth, rows=1000001, inclusive=inclusive)
+    assert statement is not None
+    return statement
+
+
+STATEMENTS: dict[str, Callable[[], Statement]] = {
+    "select_whole_table": lambda: select((), None, None),
+    "select_every_type": lambda: select((), None, None, columns=EVERY_TYPE),
+    "select_with_casts": lambda: select((), None, None, columns=CAST_COLUMNS, casts=CASTS),
+    "select_awkward_names": lambda: select(
+        AWKWARD[:2], ("1", "-0.0500"), ("2", "7.0000"), columns=AWKWARD, table=HOSTILE
+    ),
+    "select_first_range_integer": lambda: select(ID, None, ("1000001",)),
+    "select_middle_range_integer": lambda: select(ID, ("1000001",), ("2000001",)),
+    "select_last_range_integer": lambda: select(ID, ("2000001",), None),
+    "select_composite": lambda: select(
+        COMPANY_ENTRY_LINE,
+        ("7", "2024-01-01 00:00:00.0000001", None),
+        ("9", "2024-03-01 12:30:00.9999999", "4"),
+    ),
+    "select_composite_shared_prefix": lambda: select(
+        COMPANY_ENTRY_LINE,
+        ("7", "2024-01-01 00:00:00.0000001", None),
+        ("7", "2024-03-01 12:30:00.9999999", "4"),
+    ),
+    "select_composite_last_column": lambda: select(
+        COMPANY_ENTRY_LINE,
+        ("7", "2024-01-01 00:00:00.0000001", "3"),
+        ("7", "2024-01-01 00:00:00.0000001", "4"),
+    ),
+    "select_composite_first_range": lambda: select(
+        COMPANY_ENTRY_LINE, None, ("7", "2024-01-01 00:00:00.0000001", "3")
+    ),
+    "select_composite_last_range": lambda: select(
+        COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), None
+    ),
+    "select_text_that_may_be_equal": lambda: select(CODE_NUMBER, ("n", "3"), ("N", "8")),
+    "select_nullable_between": lambda: select(
+        NULLABLE, (None, "0x00000000000007D1"), ("Süd", "0x00000000000007D2")
+    ),
+    "select_control_characters": lambda: select(NULLABLE, ("a\0b\\\nc", "0x00000000000007D1"), None),
+    "count_range": lambda: snapshot.count_range(ORDERS, CODE_NUMBER, KeyRange(("a", "3"), ("b", "8"))),
+    "key_ends_decimal": lambda: keys.key_ends(ORDERS, column("no", "decimal(20,0)")),
+    "first_key": lambda: keys.first_key(ORDERS, COMPANY_ENTRY_LINE),
+    "last_key": lambda: keys.first_key(ORDERS, COMPANY_ENTRY_LINE, descending=True),
+    "seek_one_column": lambda: seek((column("at", "datetime"),), ("2024-01-01T00:00:00.003",), 0),
+    "seek_deepest_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 2),
+    "seek_middle_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 1),
+    "seek_last_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 0),
+    "seek_above_a_null": lambda: seek(NULLABLE, (None, "0x00000000000007D1"), 0),
+    "seek_strictly_above": lambda: seek(CODE_NUMBER, ("n", "3"), 1, inclusive=False),
+    "count_keys": lambda: keys.count_keys(ORDERS, CODE_NUMBER),
+    "count_slices_integer": lambda: keys.count_slices(ORDERS, ID[0], lower="1", upper="900", width=100),
+    "count_slices_date": lambda: keys.count_slices(
+        ORDERS, column("day", "date"), lower="2024-01-01", upper="2024-12-31", width=7
+    ),
+    "space_used": lambda: catalog.space_used(HOSTILE),
+    "database_facts": catalog.database_facts,
+    "server_facts": catalog.server_facts,
+    "table_by_name": lambda: catalog.table_by_name("dbo", "it's [orders]"),
+    "table_by_id": lambda: catalog.table_by_id(581577110),
+    "tracked_tables": catalog.tracked_tables,
+    "table_columns": lambda: catalog.table_columns(581577110),
+    "unique_indexes": lambda: catalog.unique_indexes(581577110),
+    "row_level_security": lambda: catalog.row_level_security(581577110),
+    "partitioning": lambda: catalog.partitioning(581577110),
+    "column_permissions": lambda: catalog.column_permissions(HOSTILE),
+    "may_select_changes": lambda: catalog.may_select(cdc.change_table("dbo_100%")),
+    "may_unmask": catalog.may_unmask,
+    "role_membership": lambda: catalog.role_membership("cdc_reader"),
+    "cdc_instances": cdc.instances,
+    "cdc_instances_of_a_table": lambda: cdc.instances(("dbo", "it's [orders]")),
+    "cdc_captured_columns": lambda: cdc.captured_columns("dbo_orders"),
+    "cdc_ddl_history": lambda: cdc.ddl_history("dbo_orders"),
+    "cdc_max_lsn": cdc.max_lsn,
+    "cdc_min_lsn": lambda: cdc.min_lsn("dbo_orders"),
+    "cdc_read_horizon": cdc.read_horizon,
+    "cdc_server_clock": cdc.server_clock,
+    "cdc_server_zone": cdc.server_zone,
+    "cdc_commit_time_by_offset": lambda: cdc.commit_time(S),
+    "cdc_commit_time_by_zone": lambda: cdc.commit_time(S, ZONE),
+    "cdc_newest_mapping": cdc.newest_mapping,
+    "cdc_mappings_between": lambda: cdc.mappings_between(S, E, limit=1, zone=ZONE),
+    "cdc_change_rows": lambda: cdc.change_rows(
+        "dbo_orders", plan_columns(AWKWARD, {}).columns, after=S, until=E
+    ),
+    "cdc_change_rows_of_an_old_build": lambda: cdc.change_rows(
+        "dbo_orders", plan_columns(ID, {}).columns, after=S, until=E, has_command_id=False
+    ),
+    "session_textsize": lambda: session.SET_TEXTSIZE,
+    "session_snapshot": lambda: session.SET_SNAPSHOT,
+    "session_lock_timeout": lambda: session.set_lock_timeout(30000),
+}
+
+
+def as_file(statement: Statement) -> str:
+    """The text, below its parameters as comments."""
+    parameters = "".join(f"-- {name} = {value!r}\n" for name, value in statement.parameters.items())
+    return f"{parameters}{statement.text}\n"
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_is_the_one_that_was_reviewed(name: str) -> None:
+    path = GOLDEN / f"{name}.sql"
+    text = as_file(STATEMENTS[name]())
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_there_is_no_golden_file_of_a_statement_that_is_gone() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.sql")} == set(STATEMENTS)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_every_marker_has_a_value_and_every_value_a_marker(name: str) -> None:
+    statement = STATEMENTS[name]()
+    without_escapes = statement.text.replace("%%", "")
+    markers = {part.partition(")s")[0] for part in without_escapes.split("%(")[1:]}
+    assert markers == set(statement.parameters)
