@@ -17,8 +17,8 @@ class FetchSize:
     """Rows to ask for next, so that a fetch holds some MB whatever the rows are like.
 
     It follows the widest rows seen so far and grows fourfold at most, so that wide rows after narrow ones
-    cost one large fetch, not a full batch of them. With (max) columns, where a value may have 2 GB, a fetch is
-    never more than a few rows; a call costs about 40 µs, which those columns hide.
+    cost one large fetch, not a full batch of them. With (max) columns, where a value may have 2 GB, a fetch
+    is never more than a few rows; a call costs about 40 µs, which those columns hide.
 
     :param large_objects: the result has a (max) column.
     """
@@ -38,7 +38,7 @@ class FetchSize:
 
 
 def assembled(batches: Iterable[pa.RecordBatch], *, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches until they have ``batch_rows`` rows or :data:`BATCH_BYTES`; large ones pass as they are."""
+    """Join small batches up to ``batch_rows`` rows or :data:`BATCH_BYTES`; large ones pass as they are."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

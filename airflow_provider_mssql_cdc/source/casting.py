@@ -1,4 +1,4 @@
-"""A driver's batch as the plan has it: names checked, types cast without loss, or an error that names the column."""
+"""A driver's batch as the plan has it: names checked, types cast; else an error names the column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class PlannedBatches:
     def __init__(self, produced: pa.Schema, planned: pa.Schema, *, table: str) -> None:
         if produced.names != planned.names:
             raise SchemaDrift(
-                f"{table}: the server sent columns {produced.names}, planned were {planned.names}; clear the plan task"
+                f"{table}: the server sent columns {produced.names}, planned were {planned.names}; "
+                "clear the plan task"
             )
         self._planned, self._table = planned, table
         self._casts = [

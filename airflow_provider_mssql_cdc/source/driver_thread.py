@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class DriverThread:
-    """Runs jobs one after the other until :meth:`stop`; a daemon, so that a driver that hangs ends with the process."""
+    """Runs jobs one after the other until :meth:`stop`; a daemon, so that a hanging driver ends with it."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()

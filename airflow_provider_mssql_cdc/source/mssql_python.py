@@ -11,6 +11,7 @@ import mssql_python
 import pyarrow as pa
 from mssql_python import ddbc_bindings
 from mssql_python.cursor import Cursor
+from mssql_python.exceptions import sqlstate_to_exception
 
 from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
@@ -24,7 +25,16 @@ from airflow_provider_mssql_cdc.tsql.wire import counted, with_question_marks
 ERRORS: tuple[type[Exception], ...] = (mssql_python.exceptions.Exception, RuntimeError, pa.ArrowException)
 
 
-class _Cursor(Cursor):  # type: ignore[misc]
+_SQLSTATES = "08001 08003 08004 08007 08S01 28000 40001 42S02 42S22 HYT00 HYT01 22001 22003 22007 22008 22018"
+_SQLSTATE_OF = {
+    exception.driver_error: state
+    for state in _SQLSTATES.split()
+    if (exception := sqlstate_to_exception(state, "")) is not None
+}
+"""The driver's exceptions hold a text in place of the SQLSTATE that they were made from."""
+
+
+class _Cursor(Cursor):
     """Keeps what the server said about a failed statement: the driver's exceptions hold no error number."""
 
     diagnostics: tuple[tuple[str, str], ...] = ()
@@ -37,7 +47,8 @@ class _Cursor(Cursor):  # type: ignore[misc]
         """Read the statement handle's records; they stay until the handle's next use."""
         if self.hstmt is not None and not self.diagnostics:
             with contextlib.suppress(RuntimeError):
-                self.diagnostics = tuple(ddbc_bindings.DDBCSQLGetAllDiagRecords(self.hstmt))
+                records = ddbc_bindings.DDBCSQLGetAllDiagRecords(self.hstmt)  # type: ignore[attr-defined]
+                self.diagnostics = tuple(records)
 
 
 class MssqlPythonConnection:
@@ -76,14 +87,15 @@ class MssqlPythonConnection:
             for batch in assembled(_fetched(cursor, schema, batch_rows, table), batch_rows=batch_rows):
                 rows += batch.num_rows
                 yield batch
-            check_count(cursor.fetchone() if cursor.nextset() else None, rows, table)
+            sent = cursor.fetchone() if cursor.nextset() else None
+            check_count(None if sent is None else sent[0], rows, table)
 
     def interrupt(self) -> bool:
         cursor = self._running
         if cursor is None:
             return False
-        with contextlib.suppress(AttributeError, RuntimeError):
-            cursor.hstmt._cancel()
+        with contextlib.suppress(AttributeError, RuntimeError):  # the handle may go at this moment
+            cursor.hstmt._cancel()  # type: ignore[union-attr]
             return True
         return False
 
@@ -99,6 +111,7 @@ class MssqlPythonConnection:
         except ERRORS as exc:
             cursor.note_diagnostics()
             exc.diagnostics = cursor.diagnostics  # type: ignore[attr-defined]
+            exc.sqlstate = _SQLSTATE_OF.get(getattr(exc, "driver_error", ""))  # type: ignore[attr-defined]
             raise
         finally:
             self._running = None

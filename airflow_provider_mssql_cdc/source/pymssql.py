@@ -36,8 +36,8 @@ class PymssqlConnection:
         if version is not None and version < (7, 3):
             self.close()
             raise ConfigurationError(
-                f"connection {settings.conn_id!r} speaks TDS {version[0]}.{version[1]}, which has no date, time "
-                'and datetime2; take "tds_version" out of its extra'
+                f"connection {settings.conn_id!r} speaks TDS {version[0]}.{version[1]}, which has no date, "
+                'time and datetime2; take "tds_version" out of its extra'
             )
 
     def execute(self, statement: Statement) -> None:
@@ -64,7 +64,8 @@ class PymssqlConnection:
                 rows += batch.num_rows
                 yield batch
             whole = True
-            check_count(cursor.fetchone() if cursor.nextset() else None, rows, table)
+            sent = cursor.fetchone() if cursor.nextset() else None
+            check_count(None if sent is None else sent[0], rows, table)
         finally:
             if not whole:
                 with contextlib.suppress(*ERRORS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,16 +55,15 @@ class Driver:
     errors: tuple[type[Exception], ...]
 
 
-def check_count(sent: Sequence[Any] | None, rows: int, table: str) -> None:
+def check_count(sent: int | None, rows: int, table: str) -> None:
     """The server's own count of the rows has to arrive and to agree, or they ended early.
 
-    :param sent: the one row of the count.
     :raises ConnectionBroken: it does not.
     """
-    if sent is not None and sent[0] == rows:
+    if sent == rows:
         return
-    count = "the server's count of them never came" if sent is None else f"the server counts {sent[0]:,}"
+    count = "the server's count of them never came" if sent is None else f"the server counts {sent:,}"
     raise ConnectionBroken(
-        f"{table}: the rows ended after {rows:,} and {count}; the connection broke while reading. The range is "
-        "read again from its start at the next attempt"
+        f"{table}: the rows ended after {rows:,} and {count}; the connection broke while reading. The range "
+        "is read again from its start at the next attempt"
     )

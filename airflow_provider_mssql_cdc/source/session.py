@@ -18,7 +18,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ConnectionBroken
+from airflow_provider_mssql_cdc.errors import (
+    ConfigurationError,
+    ConnectionBroken,
+    MssqlCdcError,
+    StatementFailed,
+)
 from airflow_provider_mssql_cdc.source import sockets
 from airflow_provider_mssql_cdc.source.connect import choose_driver
 from airflow_provider_mssql_cdc.source.driver_thread import DriverThread
@@ -45,13 +50,17 @@ class SourceSession:
 
     :param settings: which server, and how long to wait for it.
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT.
+
+    ``remembered`` holds what need not be asked twice of the same server.
     """
 
     def __init__(self, settings: ConnectionSettings, *, isolation: str | None = None) -> None:
         if isolation not in (None, "snapshot"):
             raise ConfigurationError(f'isolation is None (READ COMMITTED) or "snapshot", got {isolation!r}')
         self.settings, self.isolation = settings, isolation
+        self.remembered: dict[str, object] = {}
         self._driver = _load_driver(settings)
+        self._failures: tuple[type[Exception], ...] = (MssqlCdcError, *self._driver.errors)
         self._thread: DriverThread | None = None
         self._connection: DriverConnection | None = None
         self._socket = sockets.DriverSocket(None)
@@ -82,11 +91,11 @@ class SourceSession:
             return
         self._refuse_when_ended()
         self._thread = DriverThread(f"mssql-cdc {self.settings.conn_id}")
-        self._connection = self._call(
-            self._connect, doing="connecting", patience=self.settings.login_timeout_seconds
-        )
-        log.info("%s: connected, reading by %s", self.settings.label, self.driver)
         try:
+            self._connection = self._call(
+                self._connect, doing="connecting", patience=self.settings.login_timeout_seconds
+            )
+            log.info("%s: connected, reading by %s", self.settings.label, self.driver)
             self._set_up()
         except BaseException:
             self.close()
@@ -157,7 +166,7 @@ class SourceSession:
                     break
                 yield batch
             self._refuse_when_ended()
-        except self._driver.errors as exc:
+        except self._failures as exc:
             raise self._translated(exc, doing) from None
         finally:
             waiting.close()
@@ -211,12 +220,14 @@ class SourceSession:
         """Settings that both drivers would leave at their own defaults."""
         for text in self.settings.conn_properties:
             self.execute(Statement(text.replace("%", "%%")), doing="running conn_properties")
+        with contextlib.suppress(StatementFailed):  # errors without a number are told by their English text
+            self.execute(statements.SET_ENGLISH)
         self.execute(statements.SET_TEXTSIZE)
         size = self.value(statements.textsize())
         if size not in (-1, statements.LONGEST_TEXT):
             raise ConfigurationError(
-                f"{self.settings.label}: the server keeps TEXTSIZE at {size}, so long values would be cut; take "
-                "SET TEXTSIZE out of conn_properties, or ask who limits it"
+                f"{self.settings.label}: the server keeps TEXTSIZE at {size}, so long values would be cut; "
+                "take SET TEXTSIZE out of conn_properties, or ask who limits it"
             )
         seconds = self.settings.lock_timeout_seconds
         self.execute(statements.set_lock_timeout(seconds * 1000 if seconds else -1))
@@ -232,7 +243,7 @@ class SourceSession:
             if future.done():  # the driver's own TimeoutError
                 raise self._translated(future.exception(), doing) from None
             raise self._gave_up(doing) from None
-        except self._driver.errors as exc:
+        except self._failures as exc:
             raise self._translated(exc, doing) from None
         return result
 
@@ -259,13 +270,13 @@ class SourceSession:
         self._ended = "the server stopped answering"
         self._socket.shut_down()
         return ConnectionBroken(
-            f"{self._where(doing)}: no answer from the server, and none to a request to stop; the connection was "
-            "cut. The next attempt starts with a new one. Timeouts are set in the connection's extra, "
+            f"{self._where(doing)}: no answer from the server, and none to a request to stop; the connection "
+            "was cut. The next attempt starts with a new one. Timeouts are set in the connection's extra, "
             '{"mssql_cdc": {"query_timeout_seconds": ...}}'
         )
 
     def _translated(self, exc: BaseException | None, doing: str) -> Exception:
-        if self._ended is not None:
+        if self._ended is not None and not isinstance(exc, MssqlCdcError):
             return ConnectionBroken(f"{self._where(doing)}: {self._ended}")
         error = translate(exc or TimeoutError(), doing=self._where(doing))
         if isinstance(error, ConnectionBroken):
@@ -302,7 +313,7 @@ def _fill(
     batch_rows: int,
     table: str,
 ) -> None:
-    """Runs on the driver's thread: from the server into the queue, until the end or until nobody takes more."""
+    """Runs on the driver's thread: from the server into the queue, until the end or nobody takes more."""
     try:
         with contextlib.closing(
             connection.batches(statement, schema, batch_rows=batch_rows, table=table)  # type: ignore[type-var]

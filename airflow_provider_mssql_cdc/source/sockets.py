@@ -46,15 +46,11 @@ class DriverSocket:
 def open_sockets() -> dict[int, int]:
     """File descriptor → inode of every socket of this process."""
     found: dict[int, int] = {}
-    try:
-        names = os.listdir(_DESCRIPTORS)
-    except OSError:
-        return found
-    for name in names:
-        with contextlib.suppress(OSError, ValueError):
-            status = os.fstat(int(name))
+    for path in _DESCRIPTORS.iterdir() if _DESCRIPTORS.is_dir() else ():
+        with contextlib.suppress(OSError):
+            status = os.fstat(int(path.name))
             if stat.S_ISSOCK(status.st_mode):
-                found[int(name)] = status.st_ino
+                found[int(path.name)] = status.st_ino
     return found
 
 

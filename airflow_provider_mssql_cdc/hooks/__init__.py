@@ -1,0 +1,1 @@
+"""The hook: an Airflow connection of type ``mssql``, and sessions over it."""

@@ -1,0 +1,268 @@
+"""A source table as the catalog and the CDC procedures describe it to this login."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mssql_cdc.errors import (
+    ConfigurationError,
+    MssqlCdcError,
+    PermissionDenied,
+    PreflightFailed,
+    SourceObjectMissing,
+    StatementFailed,
+)
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
+from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.unique_index import UniqueIndex
+from airflow_provider_mssql_cdc.planning.preflight import preflight
+from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
+from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.source.watermarks import newest_capture
+from airflow_provider_mssql_cdc.tsql import catalog, cdc
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+
+_ASKING = "reading the catalog"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDescription:
+    """What is known of a table before it is loaded.
+
+    :param columns: of the table, in its order; ``captured`` says which ones CDC records.
+    :param problems: what stands in the way, one sentence each; the caller adds its own and fails with all.
+    :param notes: what a person should know, for the log.
+    """
+
+    table: SourceTable
+    instance: CaptureInstance
+    columns: tuple[Column, ...]
+    unique_indexes: tuple[UniqueIndex, ...]
+    facts: SourceFacts
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def describe(
+    session: SourceSession, *, capture_instance: str, source: tuple[str, str] | None = None
+) -> SourceDescription:
+    """Find the capture instance and describe its table, with everything that preflight has to say.
+
+    :param source: (schema, table); needed only when the instance is not visible and its name does not tell.
+    :raises PreflightFailed: CDC is off on the database or on the table.
+    :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
+    :raises SourceObjectMissing: there is no such instance, or its table is gone.
+    """
+    database = session.rows(catalog.database_facts(), doing=_ASKING)[0]
+    instance: CaptureInstance | None = None
+    others: tuple[str, ...] = ()
+    if database["is_cdc_enabled"]:
+        found = visible_instances(session)
+        instance = choose_instance(found, capture_instance)
+        others = tuple(other.name for other in found if other is not instance)
+    if instance is None:
+        facts = _facts_without_instance(session, database, capture_instance, source=source, others=others)
+        raise _no_instance(session, facts)
+    _check_source(instance, source)
+    table_row = _one(session.rows(catalog.table_by_id(instance.source_object_id), doing=_ASKING))
+    if table_row is None:
+        raise SourceObjectMissing(
+            f"{session.settings.label}: the table {instance.source_schema}.{instance.source_table} of "
+            f"capture instance {instance.name} is not visible to user {database['user_name']}: GRANT SELECT on it"
+        )
+    table = _table_of(table_row, database)
+    may_unmask = _probe(session, catalog.may_unmask(), "may_unmask")
+    columns = tuple(_columns(session, table, instance, may_unmask=may_unmask))
+    facts = _facts(session, database, table_row, instance=instance, columns=columns, others=others)
+    judged = preflight(facts, columns=columns, isolation=session.isolation)
+    return SourceDescription(
+        table=table,
+        instance=instance,
+        columns=columns,
+        unique_indexes=_unique_indexes(session, table),
+        facts=facts,
+        problems=judged.problems,
+        notes=judged.notes,
+    )
+
+
+def _check_source(instance: CaptureInstance, source: tuple[str, str] | None) -> None:
+    found = (instance.source_schema, instance.source_table)
+    if source is not None and tuple(map(str.casefold, source)) != tuple(map(str.casefold, found)):
+        raise ConfigurationError(
+            f"capture instance {instance.name} belongs to {found[0]}.{found[1]}, not to "
+            f"{source[0]}.{source[1]}: correct either, or leave source out"
+        )
+
+
+def _no_instance(session: SourceSession, facts: SourceFacts) -> MssqlCdcError:
+    """Four reasons why an instance does not show, told apart by what does show."""
+    sentences = preflight(facts, isolation=session.isolation).problems
+    where = f"{facts.capture_instance} (connection {session.settings.conn_id})"
+    if facts.cdc_enabled and facts.tracked:
+        return PermissionDenied(f"{where}: {'; '.join(sentences)}")
+    if facts.cdc_enabled and facts.table is None:
+        return SourceObjectMissing(f"{where}: {'; '.join(sentences)}")
+    return PreflightFailed(where, sentences)
+
+
+def _facts_without_instance(
+    session: SourceSession,
+    database: Row,
+    capture_instance: str,
+    *,
+    source: tuple[str, str] | None,
+    others: tuple[str, ...],
+) -> SourceFacts:
+    row = next(filter(None, (_named(session, pair) for pair in _pairs(capture_instance, source))), None)
+    return SourceFacts(
+        capture_instance=capture_instance,
+        login=database["user_name"],
+        database=database["database_name"],
+        cdc_enabled=bool(database["is_cdc_enabled"]),
+        table=None if row is None else _table_of(row, database),
+        tracked=None if row is None else bool(row["is_tracked_by_cdc"]),
+        other_instances=others,
+    )
+
+
+def _pairs(capture_instance: str, source: tuple[str, str] | None) -> Iterator[tuple[str, str]]:
+    """The table that the user names, else those that ``<schema>_<table>``, the default name, may mean."""
+    if source is not None:
+        yield source
+        return
+    parts = capture_instance.split("_")
+    for cut in range(1, len(parts)):
+        schema, name = "_".join(parts[:cut]), "_".join(parts[cut:])
+        if schema and name:
+            yield schema, name
+
+
+def _named(session: SourceSession, pair: tuple[str, str]) -> Row | None:
+    return _one(session.rows(catalog.table_by_name(*pair), doing=_ASKING))
+
+
+def _facts(
+    session: SourceSession,
+    database: Row,
+    table_row: Row,
+    *,
+    instance: CaptureInstance,
+    columns: Sequence[Column],
+    others: tuple[str, ...],
+) -> SourceFacts:
+    table = _table_of(table_row, database)
+    captured = {column.name for column in columns if column.captured}
+    permissions = session.rows(catalog.column_permissions(table), doing=_ASKING)
+    denied = [row["column_name"] for row in permissions if row["may_select"] == 0]
+    return SourceFacts(
+        capture_instance=instance.name,
+        login=database["user_name"],
+        database=table.database,
+        cdc_enabled=True,
+        table=table,
+        tracked=bool(table_row["is_tracked_by_cdc"]),
+        instance=instance,
+        other_instances=others,
+        select_denied=tuple(name for name in denied if name in captured),
+        may_read_changes=_probe(session, catalog.may_select(cdc.change_table(instance.name)), "may_select"),
+        in_gating_role=_in_role(session, instance.role_name),
+        row_level_security=_row_level_security(session, table),
+        may_unmask=_probe(session, catalog.may_unmask(), "may_unmask"),
+        last_capture_age_seconds=newest_capture(session)[1],
+        snapshot_allowed=database["snapshot_isolation_state"] == 1,
+        read_committed_snapshot=bool(database["is_read_committed_snapshot_on"]),
+        memory_optimized=bool(table_row["is_memory_optimized"]),
+        partitioned=_probe(session, catalog.partitioning(table.object_id), "scheme_count"),
+        database_collation=database["collation_name"],
+    )
+
+
+def _in_role(session: SourceSession, role: str | None) -> bool | None:
+    """Whether the gating role lets this user in; None without a role."""
+    if role is None:
+        return None
+    row = session.rows(catalog.role_membership(role), doing=_ASKING)[0]
+    return 1 in (row["is_member"], row["is_owner"])
+
+
+def _row_level_security(session: SourceSession, table: SourceTable) -> bool | None:
+    """Whether a policy filters the table; None when this login would not see it anyway."""
+    row = _optional(session, catalog.row_level_security(table.object_id))
+    if row is None or (not row["policy_count"] and not row["may_see"]):
+        return None
+    return bool(row["policy_count"])
+
+
+def _columns(
+    session: SourceSession, table: SourceTable, instance: CaptureInstance, *, may_unmask: bool | None
+) -> Iterator[Column]:
+    """The table's columns; one that was dropped and added again has a new id, and CDC records the old one."""
+    rows = session.rows(cdc.captured_columns(instance.name), doing=_ASKING)
+    captured = {(row["column_name"], int(row["column_id"])) for row in rows}
+    for row in session.rows(catalog.table_columns(table.object_id), doing=_ASKING):
+        yield Column(
+            name=row["column_name"],
+            column_id=int(row["column_id"]),
+            sql_type=_sql_type(row),
+            nullable=bool(row["is_nullable"]),
+            computed=bool(row["is_computed"]),
+            masked=bool(row["is_masked"]) and not may_unmask,
+            encrypted=row["encryption_type"] is not None,
+            column_set=bool(row["is_column_set"]),
+            captured=(row["column_name"], int(row["column_id"])) in captured,
+        )
+
+
+def _sql_type(row: Row) -> SqlType:
+    return SqlType.from_catalog(
+        row["type_name"],
+        int(row["max_length"]),
+        precision=int(row["precision"]),
+        scale=int(row["scale"]),
+        collation=row["collation_name"],
+    )
+
+
+def _unique_indexes(session: SourceSession, table: SourceTable) -> tuple[UniqueIndex, ...]:
+    indexes: dict[int, list[Row]] = {}
+    for row in session.rows(catalog.unique_indexes(table.object_id), doing=_ASKING):
+        indexes.setdefault(int(row["index_id"]), []).append(row)
+    return tuple(
+        UniqueIndex(
+            name=rows[0]["index_name"],
+            columns=tuple(row["column_name"] for row in rows),
+            primary=bool(rows[0]["is_primary_key"]),
+            filtered=bool(rows[0]["has_filter"]),
+            disabled=bool(rows[0]["is_disabled"]),
+        )
+        for rows in indexes.values()
+    )
+
+
+def _table_of(row: Row, database: Row) -> SourceTable:
+    return SourceTable(
+        database["database_name"], row["schema_name"], row["table_name"], int(row["object_id"])
+    )
+
+
+def _probe(session: SourceSession, statement: Statement, column: str) -> bool | None:
+    """A yes or no that the login's rights, or the server's age, may keep back."""
+    row = _optional(session, statement)
+    return None if row is None or row[column] is None else bool(row[column])
+
+
+def _optional(session: SourceSession, statement: Statement) -> Row | None:
+    try:
+        return _one(session.rows(statement, doing=_ASKING))
+    except (PermissionDenied, SourceObjectMissing, StatementFailed):
+        return None
+
+
+def _one(rows: Sequence[Row]) -> Row | None:
+    return rows[0] if rows else None

@@ -1,0 +1,86 @@
+"""Capture instances as the server shows them to this login, and the one that a name means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, SourceObjectMissing
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.tsql import cdc
+
+_BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
+
+
+def visible_instances(
+    session: SourceSession, source: tuple[str, str] | None = None
+) -> tuple[CaptureInstance, ...]:
+    """What ``sys.sp_cdc_help_change_data_capture`` shows: only what this login may read, without an error.
+
+    :param source: (schema, table), for the instances of one table alone.
+    """
+    rows = session.rows(cdc.instances(source), doing="asking for capture instances")
+    return tuple(instance_of(row) for row in rows)
+
+
+def choose_instance(found: Sequence[CaptureInstance], name: str) -> CaptureInstance | None:
+    """The instance with exactly this name, else the only one that is equal ignoring case.
+
+    :raises ConfigurationError: a case-sensitive database has several.
+    """
+    exact = [instance for instance in found if instance.name == name]
+    equal = exact or [instance for instance in found if instance.name.casefold() == name.casefold()]
+    if len(equal) > 1:
+        names = " and ".join(sorted(instance.name for instance in equal))
+        raise ConfigurationError(
+            f"capture instance {name} may be any of {names}, which differ by case only: write it as the "
+            "server does"
+        )
+    return equal[0] if equal else None
+
+
+def refreshed(session: SourceSession, instance: CaptureInstance) -> CaptureInstance:
+    """The same instance as it is now; its low endpoint moves.
+
+    :raises SourceObjectMissing: it is gone, or its change table is another one.
+    """
+    found = visible_instances(session, (instance.source_schema, instance.source_table))
+    same = [other for other in found if other.identity == instance.identity]
+    if not same:
+        raise SourceObjectMissing(
+            f"capture instance {instance.name} of {instance.source_schema}.{instance.source_table} is not the "
+            "one that this run began with: CDC was disabled on the table, or enabled anew, or this login may "
+            "not see it any more. Changes between the two are not recorded anywhere: start a new run"
+        )
+    return same[0]
+
+
+def instance_of(row: dict[str, Any]) -> CaptureInstance:
+    """One row of the help procedure, read by column name."""
+    return CaptureInstance(
+        name=row["capture_instance"],
+        source_schema=row["source_schema"],
+        source_table=row["source_table"],
+        source_object_id=int(row["source_object_id"]),
+        change_table_id=int(row["object_id"]),
+        start_lsn=lsn_of(row["start_lsn"]),
+        create_date=row["create_date"],
+        captured_columns=names_in(row["captured_column_list"]),
+        index_columns=names_in(row["index_column_list"]),
+        index_name=row["index_name"] or None,
+        role_name=row["role_name"] or None,
+        drop_pending=bool(row["has_drop_pending"]),
+    )
+
+
+def lsn_of(value: bytes | str | None) -> Lsn | None:
+    """A binary(10) as the drivers hand it over, where NULL and zero both mean "no position"."""
+    return Lsn.from_server(f"0x{value.hex()}" if isinstance(value, (bytes, bytearray)) else value)
+
+
+def names_in(column_list: str | None) -> tuple[str, ...]:
+    """The names of ``[a], [b]]c]``, with ``]]`` undone."""
+    return tuple(name.replace("]]", "]") for name in _BRACKETED.findall(column_list or ""))

@@ -1,0 +1,78 @@
+"""Runs the planner's questions about a key, on a session and after S."""
+
+from __future__ import annotations
+
+from airflow_provider_mssql_cdc.errors import UnsupportedKey
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.columns import SourceTable
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.key_choice import Columns, KeyChoice
+from airflow_provider_mssql_cdc.planning.ranges import RangePlan
+from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.source.watermarks import now
+from airflow_provider_mssql_cdc.tsql.keys import count_keys
+from airflow_provider_mssql_cdc.tsql.snapshot import count_range
+
+
+def snapshot_and_ranges(
+    session: SourceSession,
+    instance: CaptureInstance,
+    table: SourceTable,
+    *,
+    keys: KeyChoice,
+    rows_per_range: int,
+    max_ranges: int,
+) -> tuple[Lsn, RangePlan]:
+    """S first, the key's ends after it: keys outside the ends were then inserted after S.
+
+    The order is the guarantee; whoever needs to wait for an S above another one calls
+    :func:`~.watermarks.now` and :func:`cut_ranges` in that order.
+    """
+    snapshot = now(session, instance)
+    ranges = cut_ranges(session, table, keys, rows_per_range=rows_per_range, max_ranges=max_ranges)
+    return snapshot, ranges
+
+
+def cut_ranges(
+    session: SourceSession,
+    table: SourceTable,
+    keys: KeyChoice,
+    *,
+    rows_per_range: int,
+    max_ranges: int,
+) -> RangePlan:
+    """Cut a table into ranges; S has been recorded.
+
+    :raises UnsupportedKey: the user's key does not identify a row.
+    """
+    if keys.key_to_check and keys.key is not None:
+        check_key(session, table, keys.key)
+    steps = plan_ranges(table, keys, rows_per_range=rows_per_range, max_ranges=max_ranges)
+    plan = drive(
+        steps, lambda statement: session.rows(statement, doing=f"measuring the key of {table.label}")
+    )
+    assert isinstance(plan, RangePlan)
+    return plan
+
+
+def check_key(session: SourceSession, table: SourceTable, key: Columns) -> None:
+    """A key that is the user's word alone: as many values as rows, or it identifies none.
+
+    :raises UnsupportedKey: with both numbers.
+    """
+    row = session.rows(count_keys(table, key), doing=f"counting keys of {table.label}")[0]
+    rows, values = int(row["row_count"]), int(row["key_count"])
+    if rows != values:
+        names = ", ".join(column.name for column in key)
+        raise UnsupportedKey(
+            f"{table.label}: key ({names}) has {values:,} values for {rows:,} rows, so it does not identify a "
+            "row: name columns that do"
+        )
+
+
+def count_rows(session: SourceSession, table: SourceTable, split_by: Columns, key_range: KeyRange) -> int:
+    """The rows of one range as the server counts them now."""
+    counted = session.value(count_range(table, split_by, key_range), doing=f"counting rows of {table.label}")
+    return int(counted or 0)

@@ -1,0 +1,147 @@
+"""Where capture is and how far back changes are kept, asked on the session that needs to know.
+
+NULL and all-zero are never a position: a database that never captured, an instance that is not there or
+not visible, and an instance that capture has not reached all answer with one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_provider_mssql_cdc.errors import (
+    NotReadyYet,
+    PermissionDenied,
+    SourceObjectMissing,
+    StatementFailed,
+)
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.source.instances import refreshed
+from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.tsql import cdc
+
+_ASKING = "asking for watermarks"
+_NOT_READY = (
+    "capture has not reached it yet. It does within about five minutes when the capture job runs "
+    "(EXEC sys.sp_cdc_help_jobs; on Azure SQL Database a scheduler runs it, unless the database is paused)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionStatus:
+    """How far a position is from being purged, for the facts; None where the server cannot tell.
+
+    :param low: the lowest position from which changes are kept.
+    :param watermark_ts: its commit time.
+    :param headroom_hours: how much of the log's time cleanup would have to purge to reach the position.
+    :param newest_commit_ts: of the newest entry that capture wrote.
+    :param capture_lag_seconds: that entry's age on the server's clock.
+    """
+
+    low: Lsn
+    watermark_ts: datetime | None = None
+    headroom_hours: float | None = None
+    newest_commit_ts: datetime | None = None
+    capture_lag_seconds: float | None = None
+
+
+def now(session: SourceSession, instance: CaptureInstance) -> Lsn:
+    """The larger of max_lsn and the instance's start_lsn minus one: S, every stamp, and the server's end.
+
+    On a quiet database max_lsn stays below a new instance's start for some minutes, and is NULL on one
+    that never captured.
+
+    :raises NotReadyYet: neither is known.
+    """
+    start = instance.start_lsn or refreshed(session, instance).start_lsn
+    reached = Lsn.from_server(session.value(cdc.max_lsn(), doing=_ASKING))
+    if start is None:
+        raise NotReadyYet(f"{session.settings.label}: {instance.name} has no first LSN, {_NOT_READY}")
+    before_start = start.decremented()
+    return before_start if reached is None else max(reached, before_start)
+
+
+def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
+    """The larger of fn_cdc_get_min_lsn and start_lsn: the lowest LSN from which changes are kept.
+
+    :raises NotReadyYet: neither is known, which is no proof of a gap.
+    :raises SourceObjectMissing: the instance is gone.
+    """
+    lowest = Lsn.from_server(session.value(cdc.min_lsn(instance.name), doing=_ASKING))
+    start = instance.start_lsn if lowest is not None else refreshed(session, instance).start_lsn
+    known = [lsn for lsn in (lowest, start) if lsn is not None]
+    if not known:
+        raise NotReadyYet(f"{session.settings.label}: {instance.name} has no low watermark, {_NOT_READY}")
+    return max(known)
+
+
+def is_retained(position: Lsn, lowest: Lsn) -> bool:
+    """Whether every change above ``position`` is still kept: so ``start_lsn - 1`` is."""
+    return position.incremented() >= lowest
+
+
+def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
+    """After a read's last row: the server's clock and its max LSN; rows are no newer than both."""
+    row = session.rows(cdc.read_horizon(), doing=_ASKING)[0]
+    reached = Lsn.from_server(row["max_lsn"]) or now(session, instance)
+    time = utc_of(row["utc_time"])
+    assert time is not None
+    return ReadHorizon(reached, time)
+
+
+def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
+    """When an LSN was committed, in UTC; None for one that is no mapped commit.
+
+    ``cdc.lsn_time_mapping`` holds the server's local time. Servers that know their zone convert it; older
+    ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.
+    """
+    found = session.rows(cdc.commit_time(lsn, zone_of(session)), doing=_ASKING)
+    return utc_of(found[0]["utc_time"]) if found else None
+
+
+def retention_status(session: SourceSession, instance: CaptureInstance, *, position: Lsn) -> RetentionStatus:
+    """What the facts say about retention; parts that this login may not read are None.
+
+    :raises NotReadyYet: no low watermark is known.
+    """
+    lowest = low(session, instance)
+    kept_since, reached = commit_time(session, lowest), commit_time(session, position)
+    newest, age = newest_capture(session)
+    headroom = None
+    if kept_since is not None and reached is not None:
+        headroom = (reached - kept_since).total_seconds() / 3600
+    return RetentionStatus(lowest, kept_since, headroom, newest, age)
+
+
+def newest_capture(session: SourceSession) -> tuple[datetime | None, float | None]:
+    """Commit time and age in seconds of the newest entry that capture wrote, idle ones included."""
+    found = []
+    with contextlib.suppress(PermissionDenied, SourceObjectMissing):
+        found = session.rows(cdc.newest_mapping(zone_of(session)), doing=_ASKING)
+    if not found:
+        return None, None
+    return utc_of(found[0]["utc_time"]), float(found[0]["age_seconds"])
+
+
+def zone_of(session: SourceSession) -> cdc.ServerZone:
+    """The server's time zone, asked once per session; servers before 2022 do not know theirs."""
+    known = session.remembered.get("zone")
+    if isinstance(known, cdc.ServerZone):
+        return known
+    name = None
+    with contextlib.suppress(StatementFailed, SourceObjectMissing):
+        name = session.value(cdc.server_zone(), doing="asking for the server's time zone")
+    zone = cdc.ServerZone(name)
+    session.remembered["zone"] = zone
+    return zone
+
+
+def utc_of(text: str | None) -> datetime | None:
+    """A time that the server rendered in UTC, style 126; the seventh digit is cut."""
+    if text is None:
+        return None
+    seconds, _, fraction = text.partition(".")
+    return datetime.fromisoformat(f"{seconds}.{fraction[:6]:0<6}").replace(tzinfo=UTC)
