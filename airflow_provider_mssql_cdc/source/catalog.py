@@ -73,7 +73,8 @@ def describe(
     if table_row is None:
         raise SourceObjectMissing(
             f"{session.settings.label}: the table {instance.source_schema}.{instance.source_table} of "
-            f"capture instance {instance.name} is not visible to user {database['user_name']}: GRANT SELECT on it"
+            f"capture instance {instance.name} is not visible to user {database['user_name']}: GRANT SELECT "
+            "on it"
         )
     table = _table_of(table_row, database)
     may_unmask = _probe(session, catalog.may_unmask(), "may_unmask")

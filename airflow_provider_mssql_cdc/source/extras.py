@@ -90,7 +90,18 @@ _PYMSSQL: dict[str, tuple[str | None, Reader]] = {
     "as_dict": (None, _ignored),
     "arraysize": (None, _ignored),
     "use_datetime2": (None, _ignored),
+    # DbApiHook's own, which pymssql.connect does not know
+    "placeholder": (None, _ignored),
+    "insert_statement_format": (None, _ignored),
+    "replace_statement_format": (None, _ignored),
+    "escape_word_format": (None, _ignored),
+    "escape_column_names": (None, _ignored),
 }
+
+_CONNECT_ARGUMENTS = frozenset(
+    "encryption timeout login_timeout read_only appname tds_version conn_properties charset autocommit as_dict "
+    "arraysize use_datetime2".split()
+)
 
 _OURS: dict[str, tuple[str, Reader]] = {
     "driver": ("driver", _one_of("mssql-python", "pymssql")),
@@ -151,7 +162,7 @@ def read_extras(extras: Mapping[str, Any], *, conn_id: str) -> dict[str, Any]:
 
 def pymssql_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
     """What ``pymssql.connect`` may see: its own names, without ours and without SQLAlchemy's."""
-    return {name: value for name, value in extras.items() if name in _PYMSSQL and name != "sqlalchemy_scheme"}
+    return {name: value for name, value in extras.items() if name in _CONNECT_ARGUMENTS}
 
 
 def _unknown(prefix: str, name: str, *, known: Mapping[str, Any]) -> str:

@@ -67,8 +67,8 @@ def check_key(session: SourceSession, table: SourceTable, key: Columns) -> None:
     if rows != values:
         names = ", ".join(column.name for column in key)
         raise UnsupportedKey(
-            f"{table.label}: key ({names}) has {values:,} values for {rows:,} rows, so it does not identify a "
-            "row: name columns that do"
+            f"{table.label}: key ({names}) has {values:,} values for {rows:,} rows, so it does not identify "
+            "a row: name columns that do"
         )
 
 
