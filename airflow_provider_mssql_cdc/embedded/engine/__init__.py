@@ -85,3 +85,25 @@ them, so a replica is behind until the next redo. ``engine.login(..., replica="s
 **Counting**: ``with engine.count_reads() as reads: ...`` then ``reads.statements``: a list of
 ``StatementReads(sql, tables: {"dbo.t": rows visited})``.
 """
+
+from __future__ import annotations
+
+from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Index, Table
+from airflow_provider_mssql_cdc.embedded.engine.ddl import create_system_table, drop_table
+from airflow_provider_mssql_cdc.embedded.engine.engine import Engine
+from airflow_provider_mssql_cdc.embedded.engine.registry import TableFunction
+from airflow_provider_mssql_cdc.embedded.engine.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.transactions import WriteTransaction
+
+__all__ = [
+    "Catalog",
+    "Column",
+    "Engine",
+    "Index",
+    "Session",
+    "Table",
+    "TableFunction",
+    "WriteTransaction",
+    "create_system_table",
+    "drop_table",
+]

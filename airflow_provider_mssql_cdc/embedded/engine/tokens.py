@@ -1,0 +1,91 @@
+"""T-SQL text to tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.embedded.seam import SqlError
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*)
+    |(?P<comment>/\*)
+    |(?P<nstring>[Nn]'(?:[^']|'')*')
+    |(?P<string>'(?:[^']|'')*')
+    |(?P<bracket>\[(?:[^\]]|\]\])*\])
+    |(?P<dquote>"(?:[^"]|"")*")
+    |(?P<hex>0[xX][0-9a-fA-F]*)
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    |(?P<variable>@@?[\w@\#$]+)
+    |(?P<word>(?:[^\W\d]|\#)[\w@\#$]*)
+    |(?P<op><=|>=|<>|!=|!<|!>|::|[-+*/%=<>(),.;&|^~?:{}$])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token. ``kind``: word, name (delimited), string, nstring, hex, number, variable, op, end."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def upper(self) -> str:
+        return self.text.upper() if self.kind == "word" else ""
+
+
+def syntax_error(near: str) -> SqlError:
+    return SqlError(102, f"Incorrect syntax near '{near}'.", 15)
+
+
+def _skip_comment(sql: str, start: int) -> int:
+    depth, position = 1, start + 2
+    while depth:
+        opening, closing = sql.find("/*", position), sql.find("*/", position)
+        if closing < 0:
+            raise SqlError(113, "Missing end comment mark '*/'.", 15)
+        if 0 <= opening < closing:
+            depth, position = depth + 1, opening + 2
+        else:
+            depth, position = depth - 1, closing + 2
+    return position
+
+
+def _value(kind: str, text: str) -> tuple[str, str]:
+    if kind == "string":
+        return kind, text[1:-1].replace("''", "'")
+    if kind == "nstring":
+        return kind, text[2:-1].replace("''", "'")
+    if kind == "bracket":
+        return "name", text[1:-1].replace("]]", "]")
+    if kind == "dquote":
+        return "name", text[1:-1].replace('""', '"')
+    return kind, text
+
+
+def tokenize(sql: str) -> list[Token]:
+    """All tokens of a batch, then one of kind ``end``. Errors: 102, 105, 113."""
+    tokens: list[Token] = []
+    position = 0
+    while position < len(sql):
+        match = _TOKEN.match(sql, position)
+        if match is None:
+            if sql[position] in "'\"[":
+                rest = sql[position + 1 :]
+                raise SqlError(105, f"Unclosed quotation mark after the character string '{rest}'.", 15)
+            raise syntax_error(sql[position])
+        kind = match.lastgroup or ""
+        if kind == "comment":
+            position = _skip_comment(sql, position)
+            continue
+        if kind != "space":
+            name, text = _value(kind, match.group())
+            tokens.append(Token(name, text, match.start(), match.end()))
+        position = match.end()
+    tokens.append(Token("end", "", len(sql), len(sql)))
+    return tokens

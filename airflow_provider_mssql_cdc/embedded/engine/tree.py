@@ -1,0 +1,458 @@
+"""The syntax tree of T-SQL: expressions, queries and statements, as the parser builds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """A type as written: ``decimal(10, 2)``; ``max`` is -1."""
+
+    name: Name
+    arguments: tuple[int, ...] = ()
+
+
+class Expression:
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    """``kind``: integer, decimal, float, varchar, nvarchar, binary, null; ``text`` as written."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Expression):
+    """``@x``, ``@@x`` or the n-th question mark (``?n``)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName(Expression):
+    parts: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Star(Expression):
+    qualifier: Name = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expression):
+    operator: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expression):
+    """Arithmetic, comparison (=, <>, <, <=, >, >=), AND, OR."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Expression):
+    operand: Expression
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Expression):
+    operand: Expression
+    items: tuple[Expression, ...] | Query
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Expression):
+    operand: Expression
+    pattern: Expression
+    escape: Expression | None
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Expression):
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Expression):
+    """A query in parentheses used as a value."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Expression):
+    operand: Expression | None
+    whens: tuple[tuple[Expression, Expression], ...]
+    default: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """CAST, CONVERT and their TRY forms."""
+
+    operand: Expression
+    type: TypeName
+    style: Expression | None = None
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collate(Expression):
+    operand: Expression
+    collation: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimeZone(Expression):
+    operand: Expression
+    zone: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    partition: tuple[Expression, ...]
+    order: tuple[OrderItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    name: Name
+    arguments: tuple[Expression, ...]
+    distinct: bool = False
+    over: Over | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    expression: Expression
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    expression: Expression
+    alias: str | None = None
+    variable: str | None = None
+
+
+class Source:
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource(Source):
+    name: Name
+    alias: str | None
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSource(Source):
+    name: Name
+    arguments: tuple[Expression, ...]
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSource(Source):
+    query: Query
+    alias: str
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Source):
+    """``kind``: INNER, LEFT, RIGHT, FULL, CROSS, CROSS APPLY, OUTER APPLY."""
+
+    kind: str
+    left: Source
+    right: Source
+    condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    items: tuple[SelectItem, ...]
+    distinct: bool = False
+    top: Expression | None = None
+    source: Source | None = None
+    where: Expression | None = None
+    group: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    into: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """``operator``: UNION, UNION ALL, EXCEPT, INTERSECT."""
+
+    operator: str
+    left: Query | Select | Union
+    right: Query | Select | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    body: Query | Select | Union | Values
+    order: tuple[OrderItem, ...] = ()
+    offset: Expression | None = None
+    fetch: Expression | None = None
+    ctes: tuple[tuple[str, tuple[str, ...], Query], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    text: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatement(Statement):
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Statement):
+    table: Name
+    columns: tuple[str, ...]
+    source: Query | Execute | None
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Statement):
+    target: Name
+    assignments: tuple[tuple[str, Expression], ...]
+    source: Source | None
+    where: Expression | None
+    top: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Statement):
+    target: Name
+    source: Source | None
+    where: Expression | None
+    top: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declare(Statement):
+    variables: tuple[tuple[str, TypeName, Expression | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable(Statement):
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption(Statement):
+    """``SET NOCOUNT ON``: name in upper case, the rest as words and numbers."""
+
+    name: str
+    value: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If(Statement):
+    condition: Expression
+    then: Statement
+    otherwise: Statement | None
+
+
+@dataclass(frozen=True, slots=True)
+class While(Statement):
+    condition: Expression
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Statement):
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction(Statement):
+    """``action``: BEGIN, COMMIT, ROLLBACK."""
+
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Statement):
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute(Statement):
+    """``EXEC p @a = 1, 2``; arguments are (name or None, value, output)."""
+
+    procedure: Name
+    arguments: tuple[tuple[str | None, Expression, bool], ...]
+    sql: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Print(Statement):
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Throw(Statement):
+    number: Expression
+    message: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor(Statement):
+    delay: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    name: str
+    type: TypeName | None
+    nullable: bool | None = None
+    identity: tuple[int, int] | None = None
+    default: Expression | None = None
+    computed: Expression | None = None
+    persisted: bool = False
+    collation: str | None = None
+    sparse: bool = False
+    column_set: bool = False
+    mask: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """A key: PRIMARY KEY and UNIQUE constraints and indexes alike."""
+
+    name: str | None
+    columns: tuple[tuple[str, bool], ...]
+    unique: bool
+    primary_key: bool = False
+    constraint: bool = False
+    clustered: bool | None = None
+    included: tuple[str, ...] = ()
+    filter: Expression | None = None
+    filter_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Statement):
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    indexes: tuple[IndexDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Statement):
+    """``action``: add, alter, drop column, drop constraint, or accepted (nothing to do)."""
+
+    name: Name
+    action: str
+    columns: tuple[ColumnDefinition, ...] = ()
+    indexes: tuple[IndexDefinition, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Statement):
+    table: Name
+    index: IndexDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class DropObject(Statement):
+    """``kind``: TABLE, INDEX, DATABASE, SCHEMA, TYPE, USER, ROLE, LOGIN."""
+
+    kind: str
+    names: tuple[Name, ...]
+    if_exists: bool
+    table: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Statement):
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Statement):
+    name: str
+    collation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase(Statement):
+    """``option``: the words after SET, or ("COLLATE", name)."""
+
+    name: str
+    option: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateType(Statement):
+    name: Name
+    base: TypeName
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePrincipal(Statement):
+    """``kind``: LOGIN, USER, ROLE; ``value`` is the password or the user's login."""
+
+    kind: str
+    name: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRole(Statement):
+    role: str
+    member: str
+    added: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Permission(Statement):
+    """GRANT, DENY, REVOKE. ``scope``: OBJECT, SCHEMA or DATABASE."""
+
+    action: str
+    permissions: tuple[tuple[str, tuple[str, ...]], ...]
+    scope: str
+    securable: Name
+    columns: tuple[str, ...]
+    principals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSecurityPolicy(Statement):
+    name: Name
+    function: Name
+    table: Name
+    enabled: bool
