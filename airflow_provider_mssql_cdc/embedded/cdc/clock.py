@@ -10,7 +10,8 @@ import threading
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-_DAY_ONE = datetime(1900, 1, 1)
+_DAY_ONE = datetime(1900, 1, 1)  # noqa: DTZ001  (local time, as SQL Server's datetime is)
+_YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _TICKS_PER_SECOND = 300
 
 
@@ -28,7 +29,7 @@ class ServerClock:
 
     @property
     def zone(self) -> tzinfo:
-        """The server's time zone; settable in the middle of a test, by IANA name too."""
+        """The server's time zone. To change it in a test, set ``server.time_zone``."""
         return self._zone
 
     @zone.setter
@@ -49,6 +50,11 @@ class ServerClock:
     def local(self) -> datetime:
         """Now as the server's wall shows it, without a zone (``SYSDATETIME()``)."""
         return self.aware().replace(tzinfo=None)
+
+    def units(self) -> int:
+        """Now in UTC, in units of 100 ns since 0001-01-01, as the engine counts."""
+        elapsed = self.utc() - _YEAR_ONE
+        return (elapsed.days * 86_400 + elapsed.seconds) * 10_000_000 + elapsed.microseconds * 10
 
     def set(self, moment: datetime) -> None:
         """Jump to a moment and go on from there; one without a zone is the server's local time."""

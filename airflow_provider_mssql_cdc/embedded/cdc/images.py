@@ -8,7 +8,7 @@ of one key collapse into an update (so a swap of two keys is two updates).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -18,6 +18,8 @@ DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 KeyUpdates = Literal["pair", "images"]
 Values = tuple[Any, ...]
+Unit = tuple[tuple[int, bytes, Values], ...]
+"""Rows (operation, mask, values) that share one command id and one seqval."""
 
 
 class Storage(Enum):
@@ -69,13 +71,6 @@ class Shape:
         return tuple(row[at] for at in self.key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """Rows that share one command id and one seqval."""
-
-    rows: tuple[tuple[int, bytes, Values], ...]
-
-
 def update_mask(changed: Iterable[int], columns: int) -> bytes:
     """The bits of changed captured columns (0-based); the last byte holds the first eight columns."""
     bits = sum(1 << ordinal for ordinal in changed)
@@ -83,29 +78,39 @@ def update_mask(changed: Iterable[int], columns: int) -> bytes:
 
 
 def change_rows(
-    changes: Sequence[RowChange], shape: Shape, *, start_lsn: bytes, key_updates: KeyUpdates = "pair"
+    changes: Iterable[RowChange],
+    shape: Shape,
+    *,
+    start_lsn: bytes,
+    key_updates: KeyUpdates = "pair",
+    moving: Container[int] | None = None,
 ) -> Iterator[Values]:
     """The rows of the change table for one commit, in the order in which SQL Server writes them.
 
     Each is ``(start_lsn, end_lsn, seqval, operation, update_mask, *captured columns, command_id)``.
+
+    :param moving: the statements that may have moved keys, when that is known; the changes of all others
+        are passed on one by one, whatever their number.
     """
     full = update_mask(range(len(shape.positions)), len(shape.positions))
     command = 0
-    for _, group in groupby(changes, key=lambda change: change.statement):
-        for seqval, unit in _statement(list(group), shape, full=full, key_updates=key_updates):
+    for statement, group in groupby(changes, key=lambda change: change.statement):
+        if moving is None or statement in moving:
+            units = _statement(list(group), shape, full=full, key_updates=key_updates)
+        else:
+            units = _plain_units(group, shape, full)
+        for seqval, rows in units:
             command += 1
-            for operation, mask, values in unit.rows:
+            for operation, mask, values in rows:
                 yield (start_lsn, None, seqval, operation, mask, *values, command)
 
 
 def _statement(
     changes: list[RowChange], shape: Shape, *, full: bytes, key_updates: KeyUpdates
-) -> Iterator[tuple[bytes, _Unit]]:
+) -> Iterator[tuple[bytes, Unit]]:
     moved = [c for c in changes if c.operation == AFTER and shape.identity(c.old) != shape.identity(c.new)]
     if not moved or (key_updates == "images" and not _collide(moved, shape)):
-        for change in changes:
-            if unit := _plain(change, shape, full):
-                yield change.first, unit
+        yield from _plain_units(changes, shape, full)
     elif len(changes) == 1:
         yield changes[0].first, _pair(changes[0], shape, full)
     else:
@@ -113,12 +118,18 @@ def _statement(
         yield from zip(records, _split(changes, moved, shape=shape, full=full), strict=False)
 
 
+def _plain_units(changes: Iterable[RowChange], shape: Shape, full: bytes) -> Iterator[tuple[bytes, Unit]]:
+    for change in changes:
+        if unit := _plain(change, shape, full):
+            yield change.first, unit
+
+
 def _collide(moved: list[RowChange], shape: Shape) -> bool:
     gone = {shape.identity(change.old) for change in moved}
     return any(shape.identity(change.new) in gone for change in moved)
 
 
-def _plain(change: RowChange, shape: Shape, full: bytes) -> _Unit | None:
+def _plain(change: RowChange, shape: Shape, full: bytes) -> Unit | None:
     if change.operation == INSERT:
         return _insert(change.new, shape, full)
     if change.operation == DELETE:
@@ -126,19 +137,19 @@ def _plain(change: RowChange, shape: Shape, full: bytes) -> _Unit | None:
     return _update(change.old, change.new, shape)
 
 
-def _pair(change: RowChange, shape: Shape, full: bytes) -> _Unit:
-    return _Unit(_delete(change.old, shape, full).rows + _insert(change.new, shape, full).rows)
+def _pair(change: RowChange, shape: Shape, full: bytes) -> Unit:
+    return _delete(change.old, shape, full) + _insert(change.new, shape, full)
 
 
-def _insert(row: Values, shape: Shape, full: bytes) -> _Unit:
-    return _Unit(((INSERT, full, shape.image(row)),))
+def _insert(row: Values, shape: Shape, full: bytes) -> Unit:
+    return ((INSERT, full, shape.image(row)),)
 
 
-def _delete(row: Values, shape: Shape, full: bytes) -> _Unit:
-    return _Unit(((DELETE, full, _without(shape.image(row), shape, (Storage.TEXT,), changed=())),))
+def _delete(row: Values, shape: Shape, full: bytes) -> Unit:
+    return ((DELETE, full, _without(shape.image(row), shape, (Storage.TEXT,), changed=())),)
 
 
-def _update(old: Values, new: Values, shape: Shape) -> _Unit | None:
+def _update(old: Values, new: Values, shape: Shape) -> Unit | None:
     """Before and after image; None when no captured column changed (nothing is written then)."""
     before, after = shape.image(old), shape.image(new)
     changed = tuple(i for i, (was, now) in enumerate(zip(before, after, strict=True)) if was != now)
@@ -146,7 +157,7 @@ def _update(old: Values, new: Values, shape: Shape) -> _Unit | None:
         return None
     mask = update_mask(changed, len(after))
     before = _without(before, shape, (Storage.TEXT, Storage.MAX), changed=changed)
-    return _Unit(((BEFORE, mask, before), (AFTER, mask, after)))
+    return (BEFORE, mask, before), (AFTER, mask, after)
 
 
 def _without(
@@ -161,9 +172,7 @@ def _without(
     )
 
 
-def _split(
-    changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes
-) -> Iterator[_Unit]:
+def _split(changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes) -> Iterator[Unit]:
     """A statement of many rows that moved keys: deletes, then collapsed and plain updates, then inserts."""
     gone = {shape.identity(change.old): change.old for change in moved}
     come = {shape.identity(change.new): change.new for change in moved}

@@ -69,6 +69,15 @@ class LogPosition:
             self.flush()
         return written
 
+    def skip(self, records: int) -> None:
+        """Move as ``records`` calls of ``record`` would."""
+        while records:
+            step = min(records, _BLOCK_RECORDS - self.slot)
+            self.slot, records = self.slot + step, records - step
+            if records:
+                self.record()
+                records -= 1
+
     def flush(self) -> None:
         """End the block, as a commit does: the next record starts a new one."""
         self.block += max(8, -(-self.slot * _RECORD_BYTES // _BLOCK_UNIT_BYTES))

@@ -43,3 +43,12 @@ def test_a_position_is_found_again_from_its_lsn():
     for _ in range(5):
         position.record()
     assert lsn.LogPosition.at(position.lsn()) == position
+
+
+@pytest.mark.parametrize("records", [0, 1, 638, 639, 640, 641, 1280, 5000])
+def test_skipping_records_is_writing_that_many(records):
+    written, skipped = lsn.LogPosition(slot=3), lsn.LogPosition(slot=3)
+    for _ in range(records):
+        written.record()
+    skipped.skip(records)
+    assert skipped == written

@@ -1,0 +1,131 @@
+"""The results of the help procedures: their columns as SQL Server documents them, and their rows. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_mssql_cdc.embedded.cdc.arguments import quote_names
+from airflow_provider_mssql_cdc.embedded.cdc.instances import CapturedColumn, CaptureInstance
+from airflow_provider_mssql_cdc.embedded.cdc.schema import BIT, DATETIME, INT, LSN, sysname
+from airflow_provider_mssql_cdc.embedded.engine.types import catalog_precision, max_length
+from airflow_provider_mssql_cdc.embedded.seam import MAX, Row, SqlType
+
+Columns = tuple[tuple[str, SqlType], ...]
+
+_LONG = SqlType("nvarchar", MAX)
+_SMALLINT = SqlType("smallint")
+_BIGINT = SqlType("bigint")
+_TINYINT = SqlType("tinyint")
+_CHARACTERS = frozenset({"char", "varchar", "text", "nchar", "nvarchar", "ntext", "xml"})
+_BYTES = frozenset({"binary", "varbinary", "image", "timestamp", "rowversion"})
+_NATIONAL = frozenset({"nchar", "nvarchar", "ntext"})
+_MOMENTS = {"datetime": 3, "smalldatetime": 0, "date": 0}
+_BINARY_RADIX = frozenset({"real", "float"})
+_NUMBERS = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "real", "float"}
+)
+
+HELP: Columns = (
+    ("source_schema", sysname()),
+    ("source_table", sysname()),
+    ("capture_instance", sysname()),
+    ("object_id", INT),
+    ("source_object_id", INT),
+    ("start_lsn", LSN),
+    ("end_lsn", LSN),
+    ("supports_net_changes", BIT),
+    ("has_drop_pending", BIT),
+    ("role_name", sysname()),
+    ("index_name", sysname()),
+    ("filegroup_name", sysname()),
+    ("create_date", DATETIME),
+    ("index_column_list", _LONG),
+    ("captured_column_list", _LONG),
+)
+CAPTURED_COLUMNS: Columns = (
+    ("source_schema", sysname()),
+    ("source_table", sysname()),
+    ("capture_instance", sysname()),
+    ("column_name", sysname()),
+    ("column_id", INT),
+    ("data_type", sysname()),
+    ("character_maximum_length", INT),
+    ("numeric_precision", _TINYINT),
+    ("numeric_precision_radix", _SMALLINT),
+    ("numeric_scale", INT),
+    ("datetime_precision", _SMALLINT),
+    ("column_ordinal", INT),
+)
+DDL_HISTORY: Columns = (
+    ("source_schema", sysname()),
+    ("source_table", sysname()),
+    ("capture_instance", sysname()),
+    ("required_column_update", BIT),
+    ("ddl_command", _LONG),
+    ("ddl_lsn", LSN),
+    ("ddl_time", DATETIME),
+)
+JOBS: Columns = (
+    ("job_id", SqlType("uniqueidentifier")),
+    ("job_type", sysname()),
+    ("job_name", sysname()),
+    ("maxtrans", INT),
+    ("maxscans", INT),
+    ("continuous", BIT),
+    ("pollinginterval", _BIGINT),
+    ("retention", _BIGINT),
+    ("threshold", _BIGINT),
+)
+
+
+def help_row(instance: CaptureInstance, *, start_lsn: bytes, has_drop_pending: int | None) -> Row:
+    """One capture instance, as ``sp_cdc_help_change_data_capture`` lists it."""
+    return (
+        instance.source_schema,
+        instance.source_table,
+        instance.name,
+        instance.object_id,
+        instance.source_object_id,
+        start_lsn,
+        None,
+        int(instance.supports_net_changes),
+        has_drop_pending,
+        instance.role_name,
+        instance.index_name,
+        instance.filegroup_name,
+        instance.create_date,
+        quote_names(instance.index_columns) if instance.index_columns else None,
+        quote_names(tuple(column.name for column in instance.columns)),
+    )
+
+
+def captured_rows(instance: CaptureInstance) -> list[Row]:
+    """The captured columns, as ``sp_cdc_get_captured_columns`` lists them."""
+    head = (instance.source_schema, instance.source_table, instance.name)
+    return [
+        (*head, column.name, column.column_id, *_type_columns(column), column.ordinal)
+        for column in instance.columns
+    ]
+
+
+def _type_columns(column: CapturedColumn) -> tuple[Any, ...]:
+    """data_type, character_maximum_length, precision, radix, scale, datetime_precision."""
+    type_ = column.type
+    precision, scale = catalog_precision(type_)
+    if type_.name in _CHARACTERS | _BYTES:
+        return type_.name, _characters(type_), None, None, None, None
+    if type_.name in _NUMBERS:
+        radix, shown = (2, None) if type_.name in _BINARY_RADIX else (10, scale)
+        return type_.name, None, precision, radix, shown, None
+    if type_.name in _MOMENTS or type_.name in ("time", "datetime2", "datetimeoffset"):
+        return type_.name, None, None, None, None, _MOMENTS.get(type_.name, scale)
+    return type_.name, None, None, None, None, None
+
+
+def _characters(type_: SqlType) -> int:
+    if type_.name in ("text", "image"):
+        return 2_147_483_647
+    if type_.name == "ntext":
+        return 1_073_741_823
+    length = max_length(type_)
+    return length // 2 if type_.name in _NATIONAL and length != MAX else length

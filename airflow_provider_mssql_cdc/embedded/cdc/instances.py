@@ -1,0 +1,118 @@
+"""Capture instances as the server keeps them (in ``Catalog.extra``), and what makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from airflow_provider_mssql_cdc.embedded.cdc.images import Shape, Storage
+from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
+from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
+
+EXTRA = "cdc"
+
+_TEXT_TYPES = frozenset({"text", "ntext", "image"})
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedColumn:
+    """A source column in a change table; it keeps its place there when the source drops it."""
+
+    name: str
+    column_id: int
+    type: SqlType
+    ordinal: int
+    computed: bool = False
+
+    @property
+    def storage(self) -> Storage:
+        """How the column behaves in change rows."""
+        if self.computed:
+            return Storage.COMPUTED
+        if self.type.name in _TEXT_TYPES:
+            return Storage.TEXT
+        return Storage.MAX if self.type.length == MAX or self.type.name == "xml" else Storage.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInstance:
+    """One capture instance.
+
+    ``object_id`` is its change table's; ``birth_lsn`` the LSN from which on it captures, which cleanup
+    does not move; ``create_date`` is in datetime ticks.
+    """
+
+    name: str
+    object_id: int
+    source_object_id: int
+    source_schema: str
+    source_table: str
+    birth_lsn: bytes
+    create_date: int
+    columns: tuple[CapturedColumn, ...]
+    role_name: str | None = None
+    index_name: str | None = None
+    index_columns: tuple[str, ...] = ()
+    key_column_ids: tuple[int, ...] = ()
+    supports_net_changes: bool = False
+    filegroup_name: str | None = None
+    partition_switch: bool = True
+    command_ids: bool = True
+
+    @property
+    def change_table(self) -> str:
+        """The change table's name in schema cdc."""
+        return f"{self.name}_CT"
+
+    def shape(self, column_ids: list[int]) -> Shape:
+        """What it captures of rows whose values are those of ``column_ids``, in that order."""
+        place = {column_id: at for at, column_id in enumerate(column_ids)}
+        return Shape(
+            tuple(None if column.computed else place.get(column.column_id) for column in self.columns),
+            tuple(column.storage for column in self.columns),
+            tuple(place[i] for i in self.key_column_ids if i in place),
+        )
+
+    def with_type(self, column_id: int, new: SqlType) -> CaptureInstance:
+        """The instance after ALTER COLUMN gave a captured column another type."""
+        columns = tuple(
+            replace(column, type=new) if column.column_id == column_id else column for column in self.columns
+        )
+        return replace(self, columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class CdcState:
+    """All capture instances of a database, oldest first."""
+
+    instances: tuple[CaptureInstance, ...] = ()
+
+    def of_table(self, object_id: int) -> tuple[CaptureInstance, ...]:
+        """The instances of the table with this object id, oldest first."""
+        return tuple(i for i in self.instances if i.source_object_id == object_id)
+
+    def tracked(self) -> tuple[int, ...]:
+        """The object ids of the tracked tables."""
+        return tuple(dict.fromkeys(i.source_object_id for i in self.instances))
+
+    def put(self, instance: CaptureInstance) -> CdcState:
+        """With this instance, in place of the one with the same change table if there is one."""
+        if all(i.object_id != instance.object_id for i in self.instances):
+            return CdcState((*self.instances, instance))
+        return CdcState(tuple(instance if i.object_id == instance.object_id else i for i in self.instances))
+
+    def without(self, names: Iterable[str]) -> CdcState:
+        """Without the instances of these names."""
+        gone = set(names)
+        return CdcState(tuple(i for i in self.instances if i.name not in gone))
+
+
+def state_of(catalog: Catalog) -> CdcState:
+    """The instances that a catalog holds."""
+    found = catalog.extra.get(EXTRA)
+    return found if isinstance(found, CdcState) else CdcState()
+
+
+def find_instance(catalog: Catalog, name: str) -> CaptureInstance | None:
+    """The instance with this name under the database's collation."""
+    return next((i for i in state_of(catalog).instances if catalog.fold(i.name) == catalog.fold(name)), None)

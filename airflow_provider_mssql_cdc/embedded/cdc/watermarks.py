@@ -1,0 +1,73 @@
+"""What the LSN functions answer. Each reads one connection, so that its answers are one moment's."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance
+from airflow_provider_mssql_cdc.embedded.cdc.lsn import ZERO
+from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
+from airflow_provider_mssql_cdc.embedded.engine.names import quote
+
+_RELATIONS = {
+    "largest less than": "MAX(start_lsn) FROM {} WHERE tran_end_time < ?",
+    "largest less than or equal": "MAX(start_lsn) FROM {} WHERE tran_end_time <= ?",
+    "smallest greater than": "MIN(start_lsn) FROM {} WHERE tran_end_time > ?",
+    "smallest greater than or equal": "MIN(start_lsn) FROM {} WHERE tran_end_time >= ?",
+}
+
+
+def storage(catalog: Catalog, name: str) -> str:
+    """The quoted SQLite name of a table of schema cdc."""
+    return quote(catalog.require(("cdc", name)).storage)
+
+
+def max_lsn(connection: sqlite3.Connection, catalog: Catalog) -> bytes | None:
+    """The last LSN that capture processed; None on a database that capture never wrote to."""
+    if not catalog.cdc_enabled:
+        return None
+    found = connection.execute(
+        f"SELECT MAX(start_lsn) FROM {storage(catalog, 'lsn_time_mapping')}"
+    ).fetchone()
+    return found[0] if found else None
+
+
+def low_endpoint(connection: sqlite3.Connection, catalog: Catalog, instance: CaptureInstance) -> bytes:
+    """The instance's ``start_lsn`` in cdc.change_tables: where it began, raised by each cleanup."""
+    query = f"SELECT start_lsn FROM {storage(catalog, 'change_tables')} WHERE object_id = ?"
+    found = connection.execute(query, (instance.object_id,)).fetchone()
+    return bytes(found[0])
+
+
+def min_lsn(connection: sqlite3.Connection, catalog: Catalog, instance: CaptureInstance) -> bytes:
+    """The low end point; all-zero until capture has reached the instance."""
+    low, high = low_endpoint(connection, catalog, instance), max_lsn(connection, catalog)
+    return low if high is not None and high >= low else ZERO
+
+
+def in_range(low: bytes, high: bytes | None, *, start: bytes | None, end: bytes | None) -> bool:
+    """Whether ``fn_cdc_get_all_changes`` takes start to end; else it raises 313."""
+    if start is None or end is None or high is None or low == ZERO:
+        return False
+    return low <= start <= end <= high
+
+
+def lsn_to_time(connection: sqlite3.Connection, catalog: Catalog, lsn: bytes | None) -> int | None:
+    """The commit time (datetime ticks) of an LSN that has an entry, else None."""
+    if lsn is None or not catalog.cdc_enabled:
+        return None
+    query = f"SELECT tran_end_time FROM {storage(catalog, 'lsn_time_mapping')} WHERE start_lsn = ?"
+    found = connection.execute(query, (lsn,)).fetchone()
+    return found[0] if found else None
+
+
+def time_to_lsn(
+    connection: sqlite3.Connection, catalog: Catalog, *, relation: str | None, ticks: int | None
+) -> bytes | None:
+    """The LSN that stands in the relation to a time; None when there is none (or no such relation)."""
+    choice = _RELATIONS.get((relation or "").strip().lower())
+    if choice is None or ticks is None or not catalog.cdc_enabled:
+        return None
+    query = "SELECT " + choice.format(storage(catalog, "lsn_time_mapping"))
+    found = connection.execute(query, (ticks,)).fetchone()
+    return found[0] if found else None
