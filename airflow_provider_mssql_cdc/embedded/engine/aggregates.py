@@ -88,7 +88,9 @@ def _total(compiler: Compiler, name: str, operand: Typed, *, distinct: str, over
     key = ("aggregate", name, known)
     sql = compiler.function(key, aggregate, f"{distinct}{operand.sql}", aggregate=True)
     if over:
-        raise SqlError(4113, f"The function '{name}' over decimal values is not a valid windowing function here.")
+        raise SqlError(
+            4113, f"The function '{name}' over decimal values is not a valid windowing function here."
+        )
     return Typed(sql, type_)
 
 
@@ -113,7 +115,9 @@ def _decimal_aggregate(name: str, known: SqlType, type_: SqlType) -> type[Any]:
         def finalize(self) -> Any:
             if not self.count:
                 return None
-            value = self.total if name == "sum" else arithmetic.CONTEXT.divide(self.total, Decimal(self.count))
+            value = (
+                self.total if name == "sum" else arithmetic.CONTEXT.divide(self.total, Decimal(self.count))
+            )
             return store_decimal(value, type_)
 
     return Total

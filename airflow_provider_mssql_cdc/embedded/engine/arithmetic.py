@@ -51,7 +51,9 @@ def _known(*values: Typed) -> dict[str, bool]:
 def _concatenate(left: Typed, right: Typed) -> Typed:
     national = any(v.known.name in types.NATIONAL for v in (left, right))
     sizes = [types.characters(v.known) for v in (left, right)]
-    collation = next((v.known.collation for v in (left, right) if v.explicit or v.column), left.known.collation)
+    collation = next(
+        (v.known.collation for v in (left, right) if v.explicit or v.column), left.known.collation
+    )
     limit = 4000 if national else 8000
     total = MAX if None in sizes else min(sum(s or 0 for s in sizes), limit)
     type_ = types.nvarchar(total, collation) if national else types.varchar(total, collation)
@@ -78,7 +80,9 @@ def _shift(compiler: Compiler, operator: str, left: Typed, right: Typed) -> Type
             return None
         return moments.store(moments.Moment(loader(stored).units + sign * round(amount * moments.DAY)), type_)
 
-    return Typed(compiler.function(("shift", type_, sign), shift, left.sql, days.sql), type_, **_known(left, right))
+    return Typed(
+        compiler.function(("shift", type_, sign), shift, left.sql, days.sql), type_, **_known(left, right)
+    )
 
 
 def _division_by_zero() -> SqlError:
@@ -127,18 +131,24 @@ def _integers(compiler: Compiler, operator: str, target: SqlType, *, left: Typed
     if operator == "%":
         nonzero = right.digits is not None and right.sql.lstrip("-0") != ""
         sql = f"({left.sql} % {right.sql})"
-        return Typed(sql if nonzero else compiler.function("mod", _remainder, left.sql, right.sql), target, **known)
+        return Typed(
+            sql if nonzero else compiler.function("mod", _remainder, left.sql, right.sql), target, **known
+        )
     sql = compiler.function(("in range", target), in_range(target), f"({left.sql} {operator} {right.sql})")
     return Typed(sql, target, **known)
 
 
 def _floats(compiler: Compiler, operator: str, left: Typed, right: Typed, target: SqlType) -> Typed:
     if operator == "/":
-        return Typed(compiler.function("fdivide", _float_divide, left.sql, right.sql), target, **_known(left, right))
+        return Typed(
+            compiler.function("fdivide", _float_divide, left.sql, right.sql), target, **_known(left, right)
+        )
     if operator not in "+-*":
         raise SqlError(402, f"The data types float and float are incompatible in the {operator} operator.")
     check = compiler.function(
-        "finite", lambda v: None if v is None else store_float(v, types.FLOAT), f"({left.sql} {operator} {right.sql})"
+        "finite",
+        lambda v: None if v is None else store_float(v, types.FLOAT),
+        f"({left.sql} {operator} {right.sql})",
     )
     return Typed(check, target, **_known(left, right))
 

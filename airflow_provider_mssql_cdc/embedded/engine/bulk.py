@@ -29,7 +29,11 @@ def executemany(session: Session, sql: str, rows: Iterable[Sequence[Any]]) -> in
 
 def _plain(statement: tree.Insert) -> bool:
     source = statement.source
-    if not isinstance(source, tree.Query) or not isinstance(source.body, tree.Values) or len(source.body.rows) != 1:
+    if (
+        not isinstance(source, tree.Query)
+        or not isinstance(source.body, tree.Values)
+        or len(source.body.rows) != 1
+    ):
         return False
     return all(isinstance(v, tree.Variable) and v.name.startswith("?") for v in source.body.rows[0])
 

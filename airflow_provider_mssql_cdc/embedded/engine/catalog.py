@@ -198,7 +198,11 @@ class Catalog:
         """A name for the SQLite table that no other table has, ignoring case."""
         taken = {t.storage.lower() for t in self.tables.values()}
         wanted = f"{schema}.{name}"
-        return wanted if wanted.lower() not in taken and "\0" not in wanted else f"{wanted}#{self.next_object_id}"
+        return (
+            wanted
+            if wanted.lower() not in taken and "\0" not in wanted
+            else f"{wanted}#{self.next_object_id}"
+        )
 
     def collations(self) -> set[str]:
         """The collations of all columns, as SQLite must know them."""

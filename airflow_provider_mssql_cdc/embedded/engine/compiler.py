@@ -76,7 +76,13 @@ class Compiler:
         return f"{name}({', '.join(arguments)})"
 
     def cast(
-        self, value: Typed, target: SqlType, *, style: int | None = None, assign: bool = False, lenient: bool = False
+        self,
+        value: Typed,
+        target: SqlType,
+        *,
+        style: int | None = None,
+        assign: bool = False,
+        lenient: bool = False,
     ) -> Typed:
         """The value in another type; the same SQL when the stored value does not change."""
         if types.is_text(target) and target.collation is None:
@@ -169,7 +175,9 @@ class Compiler:
                     self._note(relation, column)
                     found.append((column, typed))
         if not found:
-            raise SqlError(107, f"The column prefix '{'.'.join(qualifier)}' does not match with a table name.")
+            raise SqlError(
+                107, f"The column prefix '{'.'.join(qualifier)}' does not match with a table name."
+            )
         return found
 
 

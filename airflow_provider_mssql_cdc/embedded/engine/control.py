@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine import moments, tree, types
 from airflow_provider_mssql_cdc.embedded.engine.conversions import converter
-from airflow_provider_mssql_cdc.embedded.seam import Message, Parameter, ResultSet, RowCount, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import (
+    Message,
+    Parameter,
+    ResultSet,
+    RowCount,
+    SqlError,
+    SqlType,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.session import Session
@@ -125,7 +132,8 @@ def select_into(session: Session, query: tree.Query, body: tree.Select) -> int:
     cursor.close()
     session.active = None
     columns = tuple(
-        tree.ColumnDefinition(c.name, _type_name(c.type), c.nullable, collation=c.type.collation) for c in ready.columns
+        tree.ColumnDefinition(c.name, _type_name(c.type), c.nullable, collation=c.type.collation)
+        for c in ready.columns
     )
     with session.write():
         definitions.create_table(session, tree.CreateTable(body.into, columns, ()))

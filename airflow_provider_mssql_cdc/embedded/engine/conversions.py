@@ -49,7 +49,11 @@ def store_decimal(value: Decimal, type_: SqlType) -> Any:
         precision, scale = 0, 4
     scaled = int(value.scaleb(scale, _CONTEXT).to_integral_value(decimal.ROUND_HALF_UP))
     if type_.name in ("money", "smallmoney"):
-        if not -(2 ** (63 if type_.name == "money" else 31)) <= scaled < 2 ** (63 if type_.name == "money" else 31):
+        if (
+            not -(2 ** (63 if type_.name == "money" else 31))
+            <= scaled
+            < 2 ** (63 if type_.name == "money" else 31)
+        ):
             raise overflow(type_)
         return scaled
     if abs(scaled) >= 10**precision:
@@ -178,7 +182,7 @@ def _same(source: SqlType, target: SqlType, style: int | None) -> bool:
     if source == target:
         return True
     a, b = types.family(source), types.family(target)
-    if a != b or a == "opaque" or style in (1, 2) and a != "string":
+    if a != b or a == "opaque" or (style in (1, 2) and a != "string"):
         return a == b == "opaque"
     if a == "integer":
         return types.facts(source).precedence <= types.facts(target).precedence
@@ -226,7 +230,7 @@ def _step(source: SqlType, target: SqlType, style: int | None, *, assign: bool) 
         if a == "opaque":
             return lambda v: fit(str(v))
         render = to_text(source, target, style)
-        return (lambda v: fit(render(v))) if render else fit
+        return fit if render is None else _chain(render, fit)
     if a == "string":
         return from_text(target, style, source=source, assign=assign)
     if b == "opaque":
@@ -238,6 +242,10 @@ def _step(source: SqlType, target: SqlType, style: int | None, *, assign: bool) 
             529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed."
         )
     return function(source, target, assign)
+
+
+def _chain(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda v: second(first(v))
 
 
 def _numbers_to_integer(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
@@ -256,7 +264,9 @@ def _to_float(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any],
 
 def _moment_to_moment(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
     if {source.name, target.name} == {"date", "time"}:
-        raise SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
+        raise SqlError(
+            529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed."
+        )
     return lambda v: moments.store(v, target)
 
 
@@ -276,7 +286,9 @@ def _integer_to_binary(source: SqlType, target: SqlType, assign: bool) -> Callab
 
 def _integer_to_moment(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
     if target.name not in ("datetime", "smalldatetime"):
-        raise SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
+        raise SqlError(
+            529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed."
+        )
     return lambda v: moments.store(moments.Moment((moments.DAY_1900 + int(v)) * moments.DAY), target)
 
 

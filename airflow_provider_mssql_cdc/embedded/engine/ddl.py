@@ -81,7 +81,9 @@ def index_of(table: Table, node: tree.IndexDefinition, catalog: Catalog) -> Inde
     prefix = "PK" if node.primary_key else "UQ"
     name = node.name or f"{prefix}__{table.name[:9]}__{table.object_id:08X}{len(table.indexes):02X}"
     if any(catalog.fold(i.name) == catalog.fold(name) for i in table.indexes):
-        raise SqlError(1913, f"The operation failed because an index or statistics with name '{name}' already exists.")
+        raise SqlError(
+            1913, f"The operation failed because an index or statistics with name '{name}' already exists."
+        )
     taken = any(i.clustered for i in table.indexes)
     clustered = node.clustered if node.clustered is not None else node.primary_key and not taken
     included = tuple(catalog.require_column(table, c).name for c in node.included)
@@ -111,19 +113,25 @@ def table_text(table: Table) -> str:
 
 def _key_text(table: Table, index: Index) -> str:
     stored = {c.name: c.storage for c in table.columns}
-    return ", ".join(quote(stored[name]) + (" DESC" if descending else "") for name, descending in index.columns)
+    return ", ".join(
+        quote(stored[name]) + (" DESC" if descending else "") for name, descending in index.columns
+    )
 
 
 def index_texts(table: Table, index: Index, where: str) -> list[str]:
     """CREATE INDEX for SQLite. SQL Server's unique indexes hold NULL once, SQLite's any number of times."""
     assert index.storage is not None
     unique = "UNIQUE " if index.unique else ""
-    texts = [f"CREATE {unique}INDEX {quote(index.storage)} ON {quote(table.storage)} ({_key_text(table, index)}){where}"]
+    texts = [
+        f"CREATE {unique}INDEX {quote(index.storage)} ON {quote(table.storage)} ({_key_text(table, index)}){where}"
+    ]
     columns = {c.name: c for c in table.columns}
     keys = [columns[name] for name, _ in index.columns]
     if index.unique and any(c.nullable for c in keys):
         shown = ", ".join(f"ifnull({quote(c.storage)}, X'00FF'){_collate_text(c)}" for c in keys)
-        texts.append(f"CREATE UNIQUE INDEX {quote(index.storage + '#null')} ON {quote(table.storage)} ({shown}){where}")
+        texts.append(
+            f"CREATE UNIQUE INDEX {quote(index.storage + '#null')} ON {quote(table.storage)} ({shown}){where}"
+        )
     return texts
 
 
@@ -211,7 +219,9 @@ def create_system_table(
     for column in made:
         column.type = collated(column.type, None, catalog)
         column.nullable = column.nullable and column.name not in primary_key
-    table = Table(catalog.new_object_id(), schema, name, catalog.storage_name(schema, name), made, list(indexes))
+    table = Table(
+        catalog.new_object_id(), schema, name, catalog.storage_name(schema, name), made, list(indexes)
+    )
     table.created, table.system = now_datetime(), True
     if primary_key:
         keys = tuple((k, False) for k in primary_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.embedded.engine import collations, ddl, dml, permissions, tree
-from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Table
+from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Table
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
 from airflow_provider_mssql_cdc.embedded.engine.conversions import converter
 from airflow_provider_mssql_cdc.embedded.engine.names import quote
@@ -114,7 +114,9 @@ def _add(
     compiler = Compiler(session.engine.registry, catalog, {})
     for definition in node.columns:
         if catalog.column(table, definition.name) is not None:
-            raise SqlError(2705, f"Column name '{definition.name}' in table '{table.name}' is specified more than once.")
+            raise SqlError(
+                2705, f"Column name '{definition.name}' in table '{table.name}' is specified more than once."
+            )
         column = ddl.column_of(compiler, definition, table)
         table.columns.append(column)
         if column.computed is None:
@@ -124,7 +126,7 @@ def _add(
     session.needs_functions(compiler.needs.functions)
 
 
-def _first_value(compiler: Compiler, table: Table, column: ddl.Column) -> str:
+def _first_value(compiler: Compiler, table: Table, column: Column) -> str:
     """What existing rows get: the default if the column is NOT NULL, else NULL."""
     if column.type.name == "timestamp":
         return dml.rowversion(compiler)
@@ -282,7 +284,9 @@ def create_type(session: Session, node: tree.CreateType) -> None:
         base = Compiler(session.engine.registry, catalog, {}).type_of(node.base, default_length=1)
         key = (catalog.fold(schema), catalog.fold(node.name[-1]))
         if key in catalog.aliases:
-            raise SqlError(219, f"The type '{node.name[-1]}' already exists, or you do not have permission to create it.")
+            raise SqlError(
+                219, f"The type '{node.name[-1]}' already exists, or you do not have permission to create it."
+            )
         catalog.aliases[key] = (schema, node.name[-1], base, node.nullable)
         write.save_catalog(catalog)
 

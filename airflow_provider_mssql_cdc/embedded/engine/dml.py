@@ -13,16 +13,22 @@ from airflow_provider_mssql_cdc.embedded.engine.typed import Compiled, Relation,
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
     from airflow_provider_mssql_cdc.embedded.engine.storage import Link
 
 
-def target_columns(compiler: Compiler, table: Table, names: tuple[str, ...], *, identity_insert: bool) -> list[Column]:
+def target_columns(
+    compiler: Compiler, table: Table, names: tuple[str, ...], *, identity_insert: bool
+) -> list[Column]:
     """The columns that an INSERT gives values for. Errors 207, 264, 271, 273, 544."""
     if names:
         columns = [compiler.catalog.require_column(table, n) for n in names]
         if len({c.name for c in columns}) < len(columns):
-            raise SqlError(264, "The column name is specified more than once in the SET clause or column list.")
+            raise SqlError(
+                264, "The column name is specified more than once in the SET clause or column list."
+            )
     else:
         columns = [
             c for c in table.stored_columns
@@ -30,7 +36,9 @@ def target_columns(compiler: Compiler, table: Table, names: tuple[str, ...], *, 
         ]  # fmt: skip
     for column in columns:
         if column.computed is not None:
-            raise SqlError(271, f'The column "{column.name}" cannot be modified because it is a computed column.')
+            raise SqlError(
+                271, f'The column "{column.name}" cannot be modified because it is a computed column.'
+            )
         if column.type.name == "timestamp":
             raise SqlError(273, "Cannot insert an explicit value into a timestamp column.")
         if column.identity is not None and not identity_insert:
@@ -74,7 +82,7 @@ def _next_rowversion(link: Link) -> bytes:
     return link.session.database_file.next_rowversion()
 
 
-def _identity(object_id: int, definition: tuple[int, int]):  # type: ignore[no-untyped-def]
+def _identity(object_id: int, definition: tuple[int, int]) -> Callable[[Link], int]:
     seed, step = definition
 
     def following(link: Link) -> int:
@@ -129,7 +137,9 @@ def insert(compiler: Compiler, node: tree.Insert, *, identity_insert: bool) -> t
     return Compiled(f"{head}SELECT {', '.join([*shown, *tail])} FROM ({inner.sql})", compiler.needs), table
 
 
-def _row(compiler: Compiler, row: tuple[tree.Expression, ...], columns: list[Column], *, tail: list[str]) -> str:
+def _row(
+    compiler: Compiler, row: tuple[tree.Expression, ...], columns: list[Column], *, tail: list[str]
+) -> str:
     _check_count(len(row), len(columns))
     values = [
         default(compiler, column)
@@ -158,8 +168,7 @@ def _aliased(compiler: Compiler, source: tree.Source | None, alias: str) -> tree
     if isinstance(source, tree.Join):
         return _aliased(compiler, source.left, alias) or _aliased(compiler, source.right, alias)
     if isinstance(source, tree.TableSource) and source.alias is not None:
-        if compiler.catalog.fold(source.alias) == compiler.catalog.fold(alias):
-            return source.name
+        return source.name if compiler.catalog.fold(source.alias) == compiler.catalog.fold(alias) else None
     return None
 
 
@@ -186,7 +195,9 @@ def update(compiler: Compiler, node: tree.Update) -> tuple[Compiled, Table]:
         if column.computed is not None or column.identity is not None or column.type.name == "timestamp":
             number = 271 if column.computed else 8102 if column.identity else 272
             raise SqlError(number, f"Cannot update column '{column.name}'.")
-    stamps = [f"{quote(c.storage)} = {rowversion(compiler)}" for c in table.columns if c.type.name == "timestamp"]
+    stamps = [
+        f"{quote(c.storage)} = {rowversion(compiler)}" for c in table.columns if c.type.name == "timestamp"
+    ]
     if node.source is not None or node.top is not None:
         return _update_from(compiler, node, table, columns=columns, stamps=stamps), table
     alias = compiler.alias()
@@ -212,7 +223,9 @@ def _changed(
     from_sql, _ = sources.compile_from(compiler, source, scope)
     fold = compiler.catalog.fold
     matching = [r for r in scope.relations if r.table is not None and r.table.object_id == table.object_id]
-    named = [r for r in matching if r.alias is not None and fold(r.alias) == fold(node.target[-1])] or matching
+    named = [
+        r for r in matching if r.alias is not None and fold(r.alias) == fold(node.target[-1])
+    ] or matching
     if not named:
         raise SqlError(208, f"Invalid object name '{'.'.join(node.target)}'.")
     alias = named[0].columns[0][1].sql.partition(".")[0]
@@ -226,7 +239,9 @@ def _update_from(
 ) -> Compiled:
     scope = Scope()
     from_sql, tail, key_sql = _changed(compiler, node, table, scope)
-    news = [_new_value(compiler, e, scope, column=c) for c, (_, e) in zip(columns, node.assignments, strict=True)]
+    news = [
+        _new_value(compiler, e, scope, column=c) for c, (_, e) in zip(columns, node.assignments, strict=True)
+    ]
     shown = [f"{k} AS k{i}" for i, k in enumerate(key_sql)] + [f"{v} AS v{i}" for i, v in enumerate(news)]
     pairs = [f"{quote(c.storage)} = source.v{i}" for i, c in enumerate(columns)]
     joined = " AND ".join(f"target.{k} = source.k{i}" for i, k in enumerate(keys(table)))

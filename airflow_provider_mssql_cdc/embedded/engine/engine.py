@@ -7,13 +7,14 @@ import shutil
 import tempfile
 import threading
 import zoneinfo
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.engine import procedures, views
 from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
+from airflow_provider_mssql_cdc.embedded.engine.clock_functions import now_units
 from airflow_provider_mssql_cdc.embedded.engine.collations import DEFAULT, collation
 from airflow_provider_mssql_cdc.embedded.engine.reads import Reads
 from airflow_provider_mssql_cdc.embedded.engine.registry import Columns, Hooks, Registry, TableFunction, View
@@ -27,16 +28,26 @@ _SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
 class Engine:
     """All databases of one server. ``directory`` None makes a temporary one that ``close`` removes.
 
-    ``time_zone``: the server's local zone (IANA), for GETDATE and its like.
+    ``time_zone``: the server's local zone (IANA), for GETDATE and its like. ``utc_units`` may be replaced: the
+    clock, UTC, in units of 100 ns since 0001-01-01.
     """
 
     def __init__(
-        self, directory: Path | None = None, *, password: str = "", collation_name: str = DEFAULT, time_zone: str = "UTC"
+        self,
+        directory: Path | None = None,
+        *,
+        password: str = "",
+        collation_name: str = DEFAULT,
+        time_zone: str = "UTC",
     ) -> None:
         self._temporary = directory is None
-        self.directory = Path(tempfile.mkdtemp(prefix="embedded-sql-")) if directory is None else Path(directory)
+        self.directory = (
+            Path(tempfile.mkdtemp(prefix="embedded-sql-")) if directory is None else Path(directory)
+        )
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.collation, self.time_zone = collation(collation_name).name, time_zone
+        self.collation: str = collation(collation_name).name
+        self.time_zone: str = time_zone
+        self.utc_units: Callable[[], int] = now_units
         self.registry = Registry()
         self.counters: list[Reads] = []
         self._logins: dict[str, tuple[str, str]] = {"sa": ("sa", password)}
@@ -65,7 +76,9 @@ class Engine:
             self._cache.clear()
         return self._cache
 
-    def register_procedure(self, name: str, call: Callable[..., Any], *, parameters: Sequence[str] = ()) -> None:
+    def register_procedure(
+        self, name: str, call: Callable[..., Any], *, parameters: Iterable[str] = ()
+    ) -> None:
         self.registry.add_procedure(name, call, parameters)
 
     def register_scalar(
@@ -179,7 +192,9 @@ class Engine:
         wanted = self.find_database(database or "master", replica)
         session = Session(self, next(self._session_numbers), known[0], replica=replica)
         if wanted is None or not self.may_enter(session, wanted):
-            raise SqlError(4060, f'Cannot open database "{database}" requested by the login. The login failed.', 11)
+            raise SqlError(
+                4060, f'Cannot open database "{database}" requested by the login. The login failed.', 11
+            )
         session.enter(wanted)
         self.sessions.append(session)
         return session
@@ -189,7 +204,9 @@ class Engine:
         session = Session(self, next(self._session_numbers), "sa", replica=replica, internal=True)
         wanted = self.find_database(database, replica)
         if wanted is None:
-            raise SqlError(911, f"Database '{database}' does not exist. Make sure that the name is entered correctly.")
+            raise SqlError(
+                911, f"Database '{database}' does not exist. Make sure that the name is entered correctly."
+            )
         session.enter(wanted)
         self.sessions.append(session)
         return session
@@ -205,7 +222,10 @@ class Engine:
             copies = self._replicas[name]
             for key, database in self._databases.items():
                 if key not in copies:
-                    path = self.directory / f"{database.database_id}-{len(self._replicas)}-{name.encode().hex()}.db"
+                    path = (
+                        self.directory
+                        / f"{database.database_id}-{len(self._replicas)}-{name.encode().hex()}.db"
+                    )
                     copies[key] = Database(path, database.database_id, self.registry.pool, read_only=True)
                 self._copy(database, copies[key])
             for key in set(copies) - set(self._databases):
@@ -226,7 +246,10 @@ class Engine:
     def close(self) -> None:
         for session in list(self.sessions):
             session.close()
-        for database in [*self._databases.values(), *(d for c in self._replicas.values() for d in c.values())]:
+        for database in [
+            *self._databases.values(),
+            *(d for c in self._replicas.values() for d in c.values()),
+        ]:
             database.close()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -238,5 +261,3 @@ def _transaction_number(link: Link) -> int:
 
 def _statement_number(link: Link) -> int:
     return 0 if link.session is None else link.session.statement_number
-
-

@@ -83,5 +83,7 @@ def duplicate(table: Table, index: Index) -> SqlError:
             14,
         )
     return SqlError(
-        2601, f"Cannot insert duplicate key row in object '{table.full_name}' with unique index '{index.name}'.", 14
+        2601,
+        f"Cannot insert duplicate key row in object '{table.full_name}' with unique index '{index.name}'.",
+        14,
     )

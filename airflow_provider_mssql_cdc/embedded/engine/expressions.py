@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine import arithmetic, comparisons, functions, moments, tree, types
+from airflow_provider_mssql_cdc.embedded.engine import (
+    arithmetic,
+    comparisons,
+    functions,
+    moments,
+    tree,
+    types,
+)
 from airflow_provider_mssql_cdc.embedded.engine.collations import collation
 from airflow_provider_mssql_cdc.embedded.engine.names import literal
 from airflow_provider_mssql_cdc.embedded.engine.tokens import syntax_error
@@ -75,7 +82,9 @@ def predicate(compiler: Compiler, node: tree.Expression, scope: Scope | None) ->
     """A condition. Error 4145."""
     typed = expression(compiler, node, scope)
     if not typed.boolean:
-        raise SqlError(4145, "An expression of non-boolean type specified in a context where a condition is expected.")
+        raise SqlError(
+            4145, "An expression of non-boolean type specified in a context where a condition is expected."
+        )
     return typed
 
 
@@ -102,7 +111,9 @@ def _text(compiler: Compiler, node: tree.Literal) -> Typed:
     name = compiler.catalog.collation
     if node.kind == "nvarchar":
         units = len(node.text.encode("utf-16-le")) // 2
-        return Typed(literal(node.text), types.nvarchar(max(units, 1) if units <= 4000 else -1, name), False, True)
+        return Typed(
+            literal(node.text), types.nvarchar(max(units, 1) if units <= 4000 else -1, name), False, True
+        )
     text = collation(name).narrow(node.text)
     size = len(collation(name).encode(text))
     return Typed(literal(text), types.varchar(max(size, 1) if size <= 8000 else -1, name), False, True)
@@ -177,7 +188,9 @@ def _collate(compiler: Compiler, node: tree.Collate, scope: Scope | None) -> Typ
     target = replace(type_, collation=known.name)
     if type_.name not in types.NATIONAL and operand.type is not None:
         operand = compiler.cast(operand, target)
-    return replace(operand, type=target, explicit=True, column=operand.column and type_.collation == known.name)
+    return replace(
+        operand, type=target, explicit=True, column=operand.column and type_.collation == known.name
+    )
 
 
 def _case(compiler: Compiler, node: tree.Case, scope: Scope | None) -> Typed:
@@ -202,7 +215,9 @@ def unify(compiler: Compiler, values: list[Typed]) -> list[Typed]:
     for type_ in found[1:]:
         target = types.common(target, type_)
     if types.is_text(target):
-        named = next((v.type.collation for v in values if v.column and v.type and types.is_text(v.type)), None)
+        named = next(
+            (v.type.collation for v in values if v.column and v.type and types.is_text(v.type)), None
+        )
         target = replace(target, collation=named or target.collation or compiler.catalog.collation)
     return [compiler.cast(v, target) for v in values]
 
@@ -225,7 +240,9 @@ def _in(compiler: Compiler, node: tree.InList, scope: Scope | None) -> Typed:
 
 def _like(compiler: Compiler, node: tree.Like, scope: Scope | None) -> Typed:
     operand, pattern = value(compiler, node.operand, scope), value(compiler, node.pattern, scope)
-    text = [compiler.cast(v, types.nvarchar(-1)) if not types.is_text(v.known) else v for v in (operand, pattern)]
+    text = [
+        compiler.cast(v, types.nvarchar(-1)) if not types.is_text(v.known) else v for v in (operand, pattern)
+    ]
     escape = value(compiler, node.escape, scope).sql if node.escape is not None else "NULL"
     named = next((t.known.collation for t in text if t.column), None) or compiler.catalog.collation
     call = functions.like_function(collation(named).case_sensitive)
@@ -251,5 +268,7 @@ def _at_time_zone(compiler: Compiler, node: tree.AtTimeZone, scope: Scope | None
     target = SqlType("datetimeoffset", scale=scale)
     loader = moments.LOADERS[source.name]
     key = ("at time zone", source)
-    sql = compiler.function(key, lambda v, z: functions.at_time_zone(loader, v, z, target), operand.sql, zone.sql)
+    sql = compiler.function(
+        key, lambda v, z: functions.at_time_zone(loader, v, z, target), operand.sql, zone.sql
+    )
     return Typed(sql, target, operand.nullable, operand.constant and zone.constant)

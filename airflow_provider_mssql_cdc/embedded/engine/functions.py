@@ -218,7 +218,9 @@ def _abs(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     if types.is_wide(operand.known):
         middle = "X'" + (2**127).to_bytes(16, "big").hex() + "'"
         flip = python(compiler, "abs wide", _abs_wide, [operand], returns=operand.known)
-        return Typed(f"(CASE WHEN {operand.sql} >= {middle} THEN {operand.sql} ELSE {flip.sql} END)", operand.type)
+        return Typed(
+            f"(CASE WHEN {operand.sql} >= {middle} THEN {operand.sql} ELSE {flip.sql} END)", operand.type
+        )
     return Typed(f"abs({operand.sql})", operand.type, operand.nullable, operand.constant)
 
 
@@ -233,7 +235,9 @@ def _round_to_int(name: str, function: Callable[[float], float]) -> Callable[...
             return operand
         as_float = compiler.cast(operand, types.FLOAT)
         rounded = python(compiler, name, lambda v: float(function(v)), [as_float], returns=types.FLOAT)
-        return rounded if types.family(operand.known) == "float" else compiler.cast(rounded, types.decimal(38))
+        return (
+            rounded if types.family(operand.known) == "float" else compiler.cast(rounded, types.decimal(38))
+        )
 
     return handler
 
@@ -248,7 +252,9 @@ def _quotename(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Type
     values = arguments(compiler, node, scope, least=1, most=2)
     from airflow_provider_mssql_cdc.embedded.engine.names import bracket
 
-    return python(compiler, "quotename", bracket, values[:1], returns=types.nvarchar(258, compiler.catalog.collation))
+    return python(
+        compiler, "quotename", bracket, values[:1], returns=types.nvarchar(258, compiler.catalog.collation)
+    )
 
 
 def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -270,7 +276,9 @@ def _char(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     decode = collation(compiler.catalog.collation).decode
     key = ("char", compiler.catalog.collation)
     returns = types.varchar(1, compiler.catalog.collation)
-    return python(compiler, key, lambda v: decode(bytes([v])) if 0 <= v < 256 else None, values, returns=returns)
+    return python(
+        compiler, key, lambda v: decode(bytes([v])) if 0 <= v < 256 else None, values, returns=returns
+    )
 
 
 def _default(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -346,10 +354,14 @@ def at_time_zone(loader: Callable[[Any], moments.Moment], value: Any, zone: Any,
     try:
         info = UTC if zone.upper() == "UTC" else zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        raise SqlError(9820, f"The time zone parameter '{zone}' provided to AT TIME ZONE clause is invalid.") from None
+        raise SqlError(
+            9820, f"The time zone parameter '{zone}' provided to AT TIME ZONE clause is invalid."
+        ) from None
     base = moment.units if moment.offset is None else moment.utc
     plain = datetime(1, 1, 1) + timedelta(microseconds=base // 10)
-    aware = plain.replace(tzinfo=info) if moment.offset is None else plain.replace(tzinfo=UTC).astimezone(info)
+    aware = (
+        plain.replace(tzinfo=info) if moment.offset is None else plain.replace(tzinfo=UTC).astimezone(info)
+    )
     offset = int((aware.utcoffset() or timedelta()).total_seconds() // 60)
     units = base if moment.offset is None else base + offset * moments.MINUTE
     return moments.store(moments.Moment(units, offset), target)

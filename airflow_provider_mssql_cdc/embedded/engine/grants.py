@@ -29,7 +29,9 @@ def create_principal(session: Session, node: tree.CreatePrincipal) -> None:
         _require_owner(session, catalog)
         key = catalog.fold(node.name)
         if key in catalog.principals:
-            raise SqlError(15023, f"User, group, or role '{node.name}' already exists in the current database.")
+            raise SqlError(
+                15023, f"User, group, or role '{node.name}' already exists in the current database."
+            )
         if node.kind == "USER" and node.value is not None and not session.engine.has_login(node.value):
             raise SqlError(15007, f"'{node.value}' is not a valid login or you do not have permission.")
         kind = "S" if node.kind == "USER" else "R"
@@ -55,7 +57,9 @@ def alter_role(session: Session, node: tree.AlterRole) -> None:
 def _principal(catalog: Catalog, name: str) -> str:
     key = catalog.fold(name)
     if key not in catalog.principals:
-        raise SqlError(15151, f"Cannot find the user '{name}', because it does not exist or you do not have permission.")
+        raise SqlError(
+            15151, f"Cannot find the user '{name}', because it does not exist or you do not have permission."
+        )
     return key
 
 
@@ -67,7 +71,13 @@ def permission(session: Session, node: tree.Permission) -> None:
         for name in node.principals:
             principal = _principal(catalog, name)
             for granted in _grants(catalog, node, principal):
-                same = (granted.principal, granted.permission, granted.object_id, granted.schema, granted.column)
+                same = (
+                    granted.principal,
+                    granted.permission,
+                    granted.object_id,
+                    granted.schema,
+                    granted.column,
+                )
                 catalog.grants = [
                     g for g in catalog.grants
                     if (g.principal, g.permission, g.object_id, g.schema, g.column) != same

@@ -30,7 +30,9 @@ _DATE += r"|(?P<y3>\d{4})/(?P<m3>\d{1,2})/(?P<d3>\d{1,2})|(?P<m4>\d{1,2})/(?P<d4
 _DATE += r"|(?P<mon>[A-Za-z]{3})\s+(?P<d5>\d{1,2}),?\s+(?P<y5>\d{4})"
 _TIME = r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.:](?P<f>\d{1,9}))?)?\s*(?P<half>[AaPp][Mm])?"
 _ZONE = r"(?P<z>[Zz]|[+-]\d{2}:\d{2})"
-_TEXT = re.compile(rf"\s*(?:(?:{_DATE})(?:[T\s]\s*(?:{_TIME}))?|{_TIME.replace('?P<', '?P<t_')})?\s*{_ZONE}?\s*", re.ASCII)
+_TEXT = re.compile(
+    rf"\s*(?:(?:{_DATE})(?:[T\s]\s*(?:{_TIME}))?|{_TIME.replace('?P<', '?P<t_')})?\s*{_ZONE}?\s*", re.ASCII
+)
 
 
 class Moment(NamedTuple):
@@ -47,7 +49,9 @@ def conversion_failed() -> SqlError:
 
 
 def out_of_range(target: str) -> SqlError:
-    return SqlError(242, f"The conversion of a data type to a {target} data type resulted in an out-of-range value.")
+    return SqlError(
+        242, f"The conversion of a data type to a {target} data type resulted in an out-of-range value."
+    )
 
 
 def _days(match: re.Match[str]) -> int | None:
@@ -97,7 +101,9 @@ def parse(text: str, target: str) -> Moment:
         return Moment((DAY_1900 if days is None else days) * DAY + clock)
     if target in ("datetime", "smalldatetime") and zone.upper() != "Z":
         raise conversion_failed()
-    offset = 0 if zone.upper() == "Z" else (1 if zone[0] == "+" else -1) * (int(zone[1:3]) * 60 + int(zone[4:6]))
+    offset = (
+        0 if zone.upper() == "Z" else (1 if zone[0] == "+" else -1) * (int(zone[1:3]) * 60 + int(zone[4:6]))
+    )
     return Moment((DAY_1900 if days is None else days) * DAY + clock, offset)
 
 
@@ -174,7 +180,9 @@ def _parts(moment: Moment, type_: SqlType) -> tuple[date, str, int]:
 def render(moment: Moment, type_: SqlType, style: int | None) -> str:
     """Text of a moment. Styles 0, 100, 101, 103, 108, 112, 114, 20, 21, 23, 25, 120, 121, 126, 127."""
     day, clock, units = _parts(moment, type_)
-    scale = {"datetime": 3, "smalldatetime": 0, "date": 0}.get(type_.name, 7 if type_.scale is None else type_.scale)
+    scale = {"datetime": 3, "smalldatetime": 0, "date": 0}.get(
+        type_.name, 7 if type_.scale is None else type_.scale
+    )
     zone = "" if moment.offset is None else _zone(moment.offset)
     if style is None:
         style = 0 if type_.name in ("datetime", "smalldatetime") else 121
@@ -183,7 +191,9 @@ def render(moment: Moment, type_: SqlType, style: int | None) -> str:
     if type_.name == "time" and style in (20, 21, 23, 25, 120, 121, 126, 127, 108):
         return clock + _fraction(units, scale)
     if style in (126, 127):
-        return _iso(day, clock + _fraction(units, scale), moment, plain=type_.name == "datetime", utc=style == 127)
+        return _iso(
+            day, clock + _fraction(units, scale), moment, plain=type_.name == "datetime", utc=style == 127
+        )
     if style in (20, 120):
         return f"{day.isoformat()} {clock}{zone}"
     if style in (21, 25, 121):
@@ -217,7 +227,9 @@ def _other_style(day: date, clock: str, units: int, *, style: int) -> str:
         114: f"{clock}:{units % SECOND // 10_000:03d}",
     }
     if style not in patterns:
-        raise SqlError(281, f"{style} is not a valid style number when converting from datetime to a character string.")
+        raise SqlError(
+            281, f"{style} is not a valid style number when converting from datetime to a character string."
+        )
     return patterns[style]
 
 

@@ -33,7 +33,9 @@ def split(text: str) -> Name:
         if position >= len(text):
             break
         if text[position] != ".":
-            raise SqlError(15001, f"Object '{text}' does not exist or is not a valid object for this operation.")
+            raise SqlError(
+                15001, f"Object '{text}' does not exist or is not a valid object for this operation."
+            )
         position += 1
     return tuple(parts)
 

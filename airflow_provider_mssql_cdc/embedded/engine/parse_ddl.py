@@ -281,7 +281,11 @@ class Parser(PermissionParser):
             return tree.AlterDatabase(name, ("COLLATE", self.identifier()))
         self.expect("SET")
         words = []
-        while self.token.kind not in ("end",) and not self.at_operator(";") and not self.at(*_DATABASE_OPTIONS_END):
+        while (
+            self.token.kind not in ("end",)
+            and not self.at_operator(";")
+            and not self.at(*_DATABASE_OPTIONS_END)
+        ):
             words.append(self.advance().text.upper())
         if self.take("WITH"):
             self.advance()

@@ -22,7 +22,17 @@ RESERVED = frozenset(
     THEN TO TOP TRAN TRANSACTION TRUNCATE UNION UNIQUE UPDATE USE USER VALUES VIEW WAITFOR WHEN WHERE WHILE
     WITH""".split()
 )
-_COMPARISONS = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "!<": ">=", "!>": "<="}
+_COMPARISONS = {
+    "=": "=",
+    "<>": "<>",
+    "!=": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "!<": ">=",
+    "!>": "<=",
+}
 _CALLABLE_WORDS = frozenset({"LEFT", "RIGHT", "USER"})
 _NO_PARENTHESES = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER"})
 
@@ -239,7 +249,9 @@ class ExpressionParser(Cursor):
         if token.kind == "number":
             kind = "float" if "e" in token.text.lower() else "decimal" if "." in token.text else "integer"
             return tree.Literal(kind, token.text)
-        return tree.Literal({"string": "varchar", "nstring": "nvarchar", "hex": "binary"}[token.kind], token.text)
+        return tree.Literal(
+            {"string": "varchar", "nstring": "nvarchar", "hex": "binary"}[token.kind], token.text
+        )
 
     def _escape_clause(self) -> tree.Expression:
         """ODBC's ``{fn f(x)}``, ``{ts '…'}``, ``{d '…'}``, ``{t '…'}``."""

@@ -115,14 +115,20 @@ class QueryParser(ExpressionParser):
             variable = self.advance().text.lower()
             self.advance()
             return tree.SelectItem(self.expression(), None, variable)
-        if self.token.kind in ("name", "word") and self.peek().text == "=" and self.token.upper not in RESERVED:
+        if (
+            self.token.kind in ("name", "word")
+            and self.peek().text == "="
+            and self.token.upper not in RESERVED
+        ):
             alias = self.identifier()
             self.advance()
             return tree.SelectItem(self.expression(), alias)
         expression = self.expression()
         if self.take("AS"):
             return tree.SelectItem(expression, self._alias_text())
-        if self.token.kind in ("string", "name") or (self.token.kind == "word" and self.token.upper not in RESERVED):
+        if self.token.kind in ("string", "name") or (
+            self.token.kind == "word" and self.token.upper not in RESERVED
+        ):
             return tree.SelectItem(expression, self._alias_text())
         return tree.SelectItem(expression)
 
@@ -204,7 +210,14 @@ class QueryParser(ExpressionParser):
 
     def _at_hints(self) -> bool:
         """``t (NOLOCK)``: the old spelling without WITH."""
-        return self.peek().upper in ("NOLOCK", "HOLDLOCK", "READPAST", "UPDLOCK", "TABLOCK", "READCOMMITTEDLOCK")
+        return self.peek().upper in (
+            "NOLOCK",
+            "HOLDLOCK",
+            "READPAST",
+            "UPDLOCK",
+            "TABLOCK",
+            "READCOMMITTEDLOCK",
+        )
 
     def _hints(self) -> tuple[str, ...]:
         if (self.at("WITH") and self.peek().text == "(") or (self.at_operator("(") and self._at_hints()):

@@ -119,10 +119,12 @@ def check_columns(session: Session, catalog: Catalog, columns: dict[int, set[str
         denied = [c for c in sorted(wanted) if not allowed(session, catalog, "SELECT", table=table, column=c)]
         if not denied and (wanted or _reads_some(session, catalog, table)):
             continue
-        if not denied or len(denied) == len(wanted) and not _reads_some(session, catalog, table):
+        if not denied or (len(denied) == len(wanted) and not _reads_some(session, catalog, table)):
             raise denied_on_object(catalog, "SELECT", table)
         place = f"object '{table.name}', database '{catalog.name}', schema '{table.schema}'"
-        raise SqlError(230, f"The SELECT permission was denied on the column '{denied[0]}' of the {place}.", 14)
+        raise SqlError(
+            230, f"The SELECT permission was denied on the column '{denied[0]}' of the {place}.", 14
+        )
 
 
 def _reads_some(session: Session, catalog: Catalog, table: Table) -> bool:
@@ -163,7 +165,13 @@ def is_member(session: Session, role: str | None, principal: str | None = None) 
 
 
 def is_server_role_member(session: Session, role: str | None, login: str | None = None) -> int | None:
-    if role is None or role.lower() not in ("sysadmin", "public", "dbcreator", "securityadmin", "serveradmin"):
+    if role is None or role.lower() not in (
+        "sysadmin",
+        "public",
+        "dbcreator",
+        "securityadmin",
+        "serveradmin",
+    ):
         return None
     return int(role.lower() == "public" or session.is_sysadmin)
 
@@ -193,7 +201,7 @@ def has_permission_by_name(
         if column is None and not allowed(session, catalog, wanted, table=table):
             return 0
         return int(allowed(session, catalog, wanted, table=table, column=column))
-    if (kind or "").upper() == "DATABASE" or securable is None and kind is None:
+    if (kind or "").upper() == "DATABASE" or (securable is None and kind is None):
         return int(_on_database(session, catalog, wanted))
     return int(session.is_sysadmin)
 

@@ -10,7 +10,7 @@ from airflow_provider_mssql_cdc.embedded.engine.tree import Name
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Columns = tuple[tuple[str, SqlType], ...]
 
@@ -58,13 +58,13 @@ class View:
 class Hooks:
     """Lists of functions; what each is called with is in the package's docstring."""
 
-    commit: list[Callable[..., None]] = field(default_factory=list)
-    committed: list[Callable[..., None]] = field(default_factory=list)
-    ddl: list[Callable[..., None]] = field(default_factory=list)
-    before_statement: list[Callable[..., None]] = field(default_factory=list)
-    after_statement: list[Callable[..., None]] = field(default_factory=list)
+    commit: list[Callable[..., Any]] = field(default_factory=list)
+    committed: list[Callable[..., Any]] = field(default_factory=list)
+    ddl: list[Callable[..., Any]] = field(default_factory=list)
+    before_statement: list[Callable[..., Any]] = field(default_factory=list)
+    after_statement: list[Callable[..., Any]] = field(default_factory=list)
     wrap_batches: list[Callable[..., Any]] = field(default_factory=list)
-    drop_database: list[Callable[..., None]] = field(default_factory=list)
+    drop_database: list[Callable[..., Any]] = field(default_factory=list)
 
 
 def _key(name: str) -> str:
@@ -83,7 +83,7 @@ class Registry:
     _procedures: dict[str, Procedure] = field(default_factory=dict)
     _scalars: dict[str, ScalarFunction] = field(default_factory=dict)
 
-    def add_procedure(self, name: str, call: Callable[..., Any], parameters: Sequence[str]) -> None:
+    def add_procedure(self, name: str, call: Callable[..., Any], parameters: Iterable[str]) -> None:
         self._procedures[_key(name)] = Procedure(call, tuple(p.lower().lstrip("@") for p in parameters))
 
     def procedure(self, name: Name) -> Procedure | None:
@@ -93,7 +93,13 @@ class Registry:
         return self._procedures.get(_key(f"{schema}.{name[-1]}"))
 
     def add_scalar(
-        self, name: str, call: Callable[..., Any], returns: SqlType, parameters: Sequence[SqlType], *, constant: bool
+        self,
+        name: str,
+        call: Callable[..., Any],
+        returns: SqlType,
+        parameters: Sequence[SqlType],
+        *,
+        constant: bool,
     ) -> None:
         self._scalars[_key(name)] = ScalarFunction(call, returns, tuple(parameters), constant)
 

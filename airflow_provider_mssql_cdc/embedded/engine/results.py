@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -30,7 +30,9 @@ def result_set(columns: Iterable[tuple[str, SqlType]], rows: Iterable[Row]) -> R
 
 def _to_datetime(moment: moments.Moment) -> datetime:
     plain = datetime(1, 1, 1) + timedelta(microseconds=moment.units // 10)
-    return plain if moment.offset is None else plain.replace(tzinfo=timezone(timedelta(minutes=moment.offset)))
+    return (
+        plain if moment.offset is None else plain.replace(tzinfo=timezone(timedelta(minutes=moment.offset)))
+    )
 
 
 def decoder(type_: SqlType) -> Callable[[Any], Any]:
@@ -66,7 +68,13 @@ def guessed_type(value: Any) -> SqlType:
     if isinstance(value, bool):
         return types.BIT
     if isinstance(value, int):
-        return types.INT if -(2**31) <= value < 2**31 else types.BIGINT if -(2**63) <= value < 2**63 else types.decimal(38)
+        return (
+            types.INT
+            if -(2**31) <= value < 2**31
+            else types.BIGINT
+            if -(2**63) <= value < 2**63
+            else types.decimal(38)
+        )
     if isinstance(value, float):
         return types.FLOAT
     if isinstance(value, Decimal):
@@ -89,16 +97,16 @@ def guessed_type(value: Any) -> SqlType:
 
 def _moment(value: Any) -> moments.Moment:
     if isinstance(value, datetime):
-        plain = value.replace(tzinfo=None)
-        units = (plain - datetime(1, 1, 1)) // timedelta(microseconds=1) * 10
+        seconds = (value.toordinal() - 1) * 86_400 + value.hour * 3600 + value.minute * 60 + value.second
+        units = seconds * moments.SECOND + value.microsecond * 10
         if value.tzinfo is None:
             return moments.Moment(units)
         offset = (value.utcoffset() or timedelta()) // timedelta(minutes=1)
         return moments.Moment(units, offset)
     if isinstance(value, date):
         return moments.Moment((value.toordinal() - 1) * moments.DAY)
-    clock = datetime.combine(date(1900, 1, 1), value, tzinfo=UTC).replace(tzinfo=None)
-    return moments.Moment((clock - datetime(1, 1, 1)) // timedelta(microseconds=1) * 10)
+    seconds = value.hour * 3600 + value.minute * 60 + value.second
+    return moments.Moment(moments.DAY_1900 * moments.DAY + seconds * moments.SECOND + value.microsecond * 10)
 
 
 def encoder(type_: SqlType) -> Callable[[Any], Any]:
@@ -127,14 +135,14 @@ def _exact_encoder(type_: SqlType) -> Callable[[Any], Any]:
     if family == "integer":
         low, high = types.integer_bounds(type_)
         return lambda v: (
-            v if type(v) is int and low <= v <= high else store_integer(v, type_) if isinstance(v, int) else NotImplemented
-        )
-    if family == "decimal":
-        return lambda v: (
-            store_decimal(v if isinstance(v, Decimal) else Decimal(v), type_)
-            if isinstance(v, Decimal | int)
+            v
+            if type(v) is int and low <= v <= high
+            else store_integer(v, type_)
+            if isinstance(v, int)
             else NotImplemented
         )
+    if family == "decimal":
+        return _decimal_encoder(type_)
     if family == "float":
         return lambda v: store_float(float(v), type_) if isinstance(v, float | int) else NotImplemented
     if family == "string":
@@ -150,6 +158,25 @@ def _exact_encoder(type_: SqlType) -> Callable[[Any], Any]:
     return lambda v: moments.store(_moment(v), type_) if isinstance(v, date | time) else NotImplemented
 
 
-def encode_rows(encoders: Sequence[Callable[[Any], Any]], rows: Iterable[Sequence[Any]]) -> Iterable[list[Any]]:
+def _decimal_encoder(type_: SqlType) -> Callable[[Any], Any]:
+    narrow = type_.name in ("decimal", "numeric") and not types.is_wide(type_)
+    factor, limit = Decimal(10) ** (type_.scale or 0), 10 ** (type_.precision or 18)
+
+    def encode(value: Any) -> Any:
+        if type(value) is Decimal:
+            if narrow:
+                scaled = value * factor
+                whole = int(scaled)
+                if whole == scaled and -limit < whole < limit:
+                    return whole
+            return store_decimal(value, type_)
+        return store_decimal(Decimal(value), type_) if isinstance(value, int) else NotImplemented
+
+    return encode
+
+
+def encode_rows(
+    encoders: Sequence[Callable[[Any], Any]], rows: Iterable[Sequence[Any]]
+) -> Iterable[list[Any]]:
     for row in rows:
         yield [encode(value) for encode, value in zip(encoders, row, strict=True)]

@@ -124,9 +124,7 @@ class _translating:
             raise errors.translated(active, exc, self._session.catalog()) from exc
 
 
-def compiled(
-    session: Session, catalog: Catalog, key: Any, build: Callable[[Compiler], Compiled]
-) -> Compiled:
+def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Compiler], Compiled]) -> Compiled:
     """A compiled statement, from the cache if the same was compiled against this catalog before."""
     counting = bool(session.engine.counters)
     variables = {name: type_ for name, (type_, _) in session.variables.items()}
@@ -229,7 +227,8 @@ def _fill_view(session: Session, link: Link, catalog: Catalog, *, key: tuple[str
     table = f"temp.{quote(name)}"
     if name not in link.views:
         columns = ", ".join(
-            quote(c) + (f" COLLATE {quote(_collation(catalog))}" if types.is_text(t) else "") for c, t in view.columns
+            quote(c) + (f" COLLATE {quote(_collation(catalog))}" if types.is_text(t) else "")
+            for c, t in view.columns
         )
         link.connection.execute(f"CREATE TEMP TABLE {quote(name)} ({columns})")
     else:
@@ -284,7 +283,7 @@ def condition(session: Session, node: tree.Expression) -> bool:
     """IF and WHILE."""
     one = tree.Literal("integer", "1")
     chosen = tree.Case(None, ((node, one),), tree.Literal("integer", "0"))
-    return scalar(session, chosen)[1] == 1
+    return bool(scalar(session, chosen)[1])
 
 
 def scalar(session: Session, node: tree.Expression) -> tuple[SqlType, Any]:
@@ -309,7 +308,9 @@ def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete)
         catalog = write.catalog()
         if session.isolation == "SNAPSHOT" and not catalog.snapshot_isolation:
             raise snapshot_refused(catalog)
-        ready = compiled(session, catalog, (statement.text, "change"), lambda c: _compile_change(c, session, statement))
+        ready = compiled(
+            session, catalog, (statement.text, "change"), lambda c: _compile_change(c, session, statement)
+        )
         table = dml_table(catalog, statement, ready)
         permissions.require(session, catalog, type(statement).__name__.upper(), table=table)
         reads = {i: c for i, c in ready.needs.columns.items() if i != table.object_id}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_mssql_cdc.embedded.engine import sources, tree, types
 from airflow_provider_mssql_cdc.embedded.engine.expressions import predicate, value
 from airflow_provider_mssql_cdc.embedded.engine.typed import OutputColumn, Scope, Typed
-from airflow_provider_mssql_cdc.embedded.seam import SqlError
+from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
@@ -29,7 +29,9 @@ class CompiledQuery:
 
 def query(compiler: Compiler, node: tree.Query, parent: Scope | None = None) -> CompiledQuery:
     """A whole query with its ORDER BY, OFFSET and CTEs."""
-    compiler.ctes.append({compiler.catalog.fold(name): (inner, columns) for name, columns, inner in node.ctes})
+    compiler.ctes.append(
+        {compiler.catalog.fold(name): (inner, columns) for name, columns, inner in node.ctes}
+    )
     try:
         if isinstance(node.body, tree.Select):
             return _select(compiler, node.body, parent, outer=node)
@@ -54,14 +56,18 @@ def _body(
     return _select(compiler, body, parent, outer=None)
 
 
-def _ordered(compiler: Compiler, inner: CompiledQuery, node: tree.Query, parent: Scope | None) -> CompiledQuery:
+def _ordered(
+    compiler: Compiler, inner: CompiledQuery, node: tree.Query, parent: Scope | None
+) -> CompiledQuery:
     """ORDER BY over a set operation refers to the output columns."""
     alias = compiler.alias()
     relation = sources.derived(alias, None, inner)
     scope = Scope([relation], parent)
     terms = [_order_term(compiler, item, scope, list(zip(inner.columns, relation.columns, strict=True)))
              for item in node.order]  # fmt: skip
-    sql = f"SELECT * FROM ({inner.sql}) AS {alias} ORDER BY {', '.join(terms)}{_limit(compiler, node, parent)}"
+    sql = (
+        f"SELECT * FROM ({inner.sql}) AS {alias} ORDER BY {', '.join(terms)}{_limit(compiler, node, parent)}"
+    )
     return CompiledQuery(sql, inner.columns, False)
 
 
@@ -141,14 +147,21 @@ def _select(
 
 
 def _select_tail(
-    compiler: Compiler, node: tree.Select, scope: Scope, *, items: list[tuple[str, Typed]], outer: tree.Query | None
+    compiler: Compiler,
+    node: tree.Select,
+    scope: Scope,
+    *,
+    items: list[tuple[str, Typed]],
+    outer: tree.Query | None,
 ) -> str:
     """ORDER BY, TOP, OFFSET."""
     tail = ""
     if outer is not None and outer.order:
         outputs = [(OutputColumn(name, typed.known), (name, typed)) for name, typed in items]
         if node.distinct:
-            outputs = [(o, (n, replace(t, sql=f"c{i}", column=False))) for i, (o, (n, t)) in enumerate(outputs)]
+            outputs = [
+                (o, (n, replace(t, sql=f"c{i}", column=False))) for i, (o, (n, t)) in enumerate(outputs)
+            ]
         tail += " ORDER BY " + ", ".join(_order_term(compiler, item, scope, outputs) for item in outer.order)
     if node.top is not None:
         tail += f" LIMIT {_count(compiler, node.top, scope)}"
@@ -173,7 +186,9 @@ def _items(compiler: Compiler, node: tree.Select, scope: Scope) -> list[tuple[st
         typed = value(compiler, item.expression, scope)
         items.append((item.alias or _implied_name(item.expression), typed))
     if node.distinct:
-        items = [(n, replace(t, sql=compiler.collate(t.sql, t.type)) if not t.column else t) for n, t in items]
+        items = [
+            (n, replace(t, sql=compiler.collate(t.sql, t.type)) if not t.column else t) for n, t in items
+        ]
     return items
 
 
@@ -205,7 +220,7 @@ def _union(compiler: Compiler, node: tree.Union, parent: Scope | None) -> Compil
     return CompiledQuery(sql + _term(compiler, right, columns, compound=compound), columns)
 
 
-def _common(compiler: Compiler, left: OutputColumn, right: OutputColumn) -> types.SqlType:
+def _common(compiler: Compiler, left: OutputColumn, right: OutputColumn) -> SqlType:
     common = types.common(left.type, right.type)
     if types.is_text(common) and common.collation is None:
         return replace(common, collation=compiler.catalog.collation)

@@ -70,14 +70,20 @@ def global_variable(compiler: Compiler, name: str) -> Typed | None:
 
 
 def _named(compiler: Compiler, type_: SqlType) -> SqlType:
-    return types.nvarchar(types.characters(type_) or -1, compiler.catalog.collation) if types.is_text(type_) else type_
+    return (
+        types.nvarchar(types.characters(type_) or -1, compiler.catalog.collation)
+        if types.is_text(type_)
+        else type_
+    )
 
 
 def registered(compiler: Compiler, function: ScalarFunction, node: tree.Call, scope: Scope | None) -> Typed:
     """A function that an extension registered. Error 313 for a wrong number of arguments."""
     if len(node.arguments) != len(function.parameters):
         name = ".".join(node.name)
-        raise SqlError(313, f"An insufficient number of arguments were supplied for the procedure or function {name}.")
+        raise SqlError(
+            313, f"An insufficient number of arguments were supplied for the procedure or function {name}."
+        )
     values = arguments(compiler, node, scope, least=len(function.parameters))
     cast = [compiler.cast(v, t) for v, t in zip(values, function.parameters, strict=True)]
     call = function.call
@@ -232,8 +238,6 @@ HANDLERS: dict[str, Callable[..., Typed]] = {
     "databasepropertyex": _asked("databasepropertyex", SqlType("sql_variant"), _database_property, least=2),
     "collationproperty": _asked("collationproperty", SqlType("sql_variant"), _collation_property, least=2),
     "serverproperty": _asked(
-        "serverproperty", SqlType("sql_variant"), lambda s, name: _PROPERTIES.get(name.lower(), None)
+        "serverproperty", SqlType("sql_variant"), lambda s, name: _PROPERTIES.get(name.lower())
     ),
 }
-
-

@@ -98,7 +98,10 @@ SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
         "type:char permission_name:name state:char state_desc:desc",
         _permissions,
     ),
-    "sys.security_policies": ("name:name object_id:int schema_id:int type_desc:desc is_enabled:bit", _policies),
+    "sys.security_policies": (
+        "name:name object_id:int schema_id:int type_desc:desc is_enabled:bit",
+        _policies,
+    ),
     "sys.security_predicates": (
         "object_id:int security_predicate_id:int target_object_id:int predicate_definition:text "
         "predicate_type:int predicate_type_desc:desc",

@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_mssql_cdc.embedded.engine import errors
-from airflow_provider_mssql_cdc.embedded.engine.clock_functions import now_units
 from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
-from airflow_provider_mssql_cdc.embedded.engine.results import guessed_type, encoder, python_rows
+from airflow_provider_mssql_cdc.embedded.engine.results import encoder, guessed_type, python_rows
 from airflow_provider_mssql_cdc.embedded.engine.transactions import Transactions, WriteTransaction
-from airflow_provider_mssql_cdc.embedded.seam import Message, Parameter, ResultSet, Row, RowCount, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import (
+    Message,
+    Parameter,
+    ResultSet,
+    Row,
+    RowCount,
+    SqlError,
+    SqlType,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,16 +35,24 @@ class Session:
     """One logged-in session. Used by one thread at a time; ``cancel`` may come from another."""
 
     def __init__(
-        self, engine: Engine, session_id: int, login_name: str, *, replica: str | None = None, internal: bool = False
+        self,
+        engine: Engine,
+        session_id: int,
+        login_name: str,
+        *,
+        replica: str | None = None,
+        internal: bool = False,
     ) -> None:
-        self.engine, self.session_id, self.login_name = engine, session_id, login_name
+        self.engine: Engine = engine
+        self.session_id: int = session_id
+        self.login_name: str = login_name
         self.replica, self.internal = replica, internal
         self.is_sysadmin = login_name.casefold() == "sa"
-        self.transactions = Transactions(self)
+        self.transactions: Transactions = Transactions(self)
         self.variables: dict[str, tuple[SqlType, Any]] = {}
         self.active: Link | None = None
         self.last_identity: int | None = None
-        self.row_count = 0
+        self.row_count: int = 0
         self._cancelled = threading.Event()
         self._clock = 0
         self._database: Database | None = None
@@ -46,10 +61,16 @@ class Session:
 
     def _default_options(self) -> None:
         self.isolation = "READ COMMITTED"
-        self.lock_timeout_ms = -1
-        self.text_size = 2147483647
+        self.lock_timeout_ms: int = -1
+        self.text_size: int = 2147483647
         self.count_rows = True
         self.identity_insert: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, exc: object, trace: object) -> None:
+        self.close()
 
     # what the protocol calls
 
@@ -150,7 +171,9 @@ class Session:
         """Errors 911, 916."""
         database = self.engine.find_database(name, self.replica)
         if database is None:
-            raise SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
+            raise SqlError(
+                911, f"Database '{name}' does not exist. Make sure that the name is entered correctly."
+            )
         if not self.engine.may_enter(self, database):
             raise SqlError(916, f'The server principal "{self.login_name}" is not able to access the database "{name}" '
                                 "under the current security context.", 14)  # fmt: skip
@@ -194,7 +217,7 @@ class Session:
         return self._clock
 
     def begin_statement(self) -> None:
-        self._clock = now_units()
+        self._clock = self.engine.utc_units()
         self.check_cancelled()
 
     def check_cancelled(self) -> None:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.storage import Link
 
 _T = TypeVar("_T")
-_JOINS = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN", "CROSS": "CROSS JOIN"}
+_JOINS = {
+    "INNER": "JOIN",
+    "LEFT": "LEFT JOIN",
+    "RIGHT": "RIGHT JOIN",
+    "FULL": "FULL JOIN",
+    "CROSS": "CROSS JOIN",
+}
 
 
 def compile_from(compiler: Compiler, source: tree.Source | None, scope: Scope) -> tuple[str, list[str]]:
@@ -91,7 +97,9 @@ def _named(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[
         return _view(compiler, view[0], view[1], source=source, scope=scope)
     if len(source.name) > 2 and source.name[-3]:
         if compiler.catalog.fold(source.name[-3]) != compiler.catalog.fold(compiler.catalog.name):
-            raise SqlError(40515, f"Reference to database '{source.name[-3]}' is not supported by the embedded server.")
+            raise SqlError(
+                40515, f"Reference to database '{source.name[-3]}' is not supported by the embedded server."
+            )
     return _table(compiler, compiler.catalog.require(source.name), source, scope)
 
 
@@ -123,9 +131,7 @@ def _before(ctes: dict[str, _T], name: str) -> dict[str, _T]:
     return known
 
 
-def _table(
-    compiler: Compiler, table: Table, source: tree.TableSource, scope: Scope
-) -> tuple[str, list[str]]:
+def _table(compiler: Compiler, table: Table, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]]:
     alias = compiler.alias()
     relation = Relation(source.alias, (table.schema, table.name), [], table)
     relation.columns = table_columns(compiler, table, alias)
@@ -142,7 +148,9 @@ def table_columns(compiler: Compiler, table: Table, alias: str) -> list[tuple[st
     plain = [(c.name, column_sql(c, alias)) for c in table.stored_columns]
     if len(plain) == len(table.columns):
         return plain
-    return [(c.name, _computed(compiler, c, plain) if c.computed else column_sql(c, alias)) for c in table.columns]
+    return [
+        (c.name, _computed(compiler, c, plain) if c.computed else column_sql(c, alias)) for c in table.columns
+    ]
 
 
 def column_sql(column: Column, alias: str) -> Typed:
@@ -165,7 +173,9 @@ def _tally(compiler: Compiler, table: Table, alias: str) -> str:
     else:
         stored = "rowid"
     shown = f"{alias}.{quote(stored)}" if stored != "rowid" else f"{alias}.rowid"
-    return compiler.function("tally", _count_read, literal(table.full_name), shown, deterministic=False, bound=True)
+    return compiler.function(
+        "tally", _count_read, literal(table.full_name), shown, deterministic=False, bound=True
+    )
 
 
 def _count_read(link: Link, table: str, _: object) -> int:
@@ -184,7 +194,7 @@ def _view(
         columns.append((column, Typed(f"{alias}.{quote(column)}", known)))
     scope.relations.append(Relation(source.alias, key, columns))
     compiler.needs.views.add(key)
-    return f'temp.{quote(".".join(key))} AS {alias}', []
+    return f"temp.{quote('.'.join(key))} AS {alias}", []
 
 
 def _function(compiler: Compiler, source: tree.FunctionSource, scope: Scope) -> tuple[str, list[str]]:
@@ -194,7 +204,9 @@ def _function(compiler: Compiler, source: tree.FunctionSource, scope: Scope) -> 
     found = _find_function(compiler, source.name)
     if len(source.arguments) != len(found.parameters):
         name = ".".join(source.name)
-        raise SqlError(313, f"An insufficient number of arguments were supplied for the procedure or function {name}.")
+        raise SqlError(
+            313, f"An insufficient number of arguments were supplied for the procedure or function {name}."
+        )
     values = [value(compiler, a, scope) for a in source.arguments]
     cast = {f"@{n.lower()}": compiler.cast(v, t) for (n, t), v in zip(found.parameters, values, strict=True)}
     if found.check is not None:

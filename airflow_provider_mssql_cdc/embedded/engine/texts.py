@@ -76,9 +76,7 @@ def _binary_text(target: SqlType, style: int | None) -> Callable[[bytes], str]:
     return collation(target.collation or DEFAULT).decode
 
 
-def from_text(
-    target: SqlType, style: int | None, *, source: SqlType, assign: bool
-) -> Callable[[str], Any]:
+def from_text(target: SqlType, style: int | None, *, source: SqlType, assign: bool) -> Callable[[str], Any]:
     """From text to stored values of ``target``. Errors 241, 245, 248, 8114, 8169, 235."""
     from airflow_provider_mssql_cdc.embedded.engine import conversions
 
@@ -105,7 +103,9 @@ def _text_to_integer(text: str, source: SqlType, target: SqlType) -> int:
     if target.name == "bit" and stripped.lower() in ("true", "false"):
         return int(stripped.lower() == "true")
     if not _INTEGER.fullmatch(stripped):
-        message = f"Conversion failed when converting the {source.name} value '{text}' to data type {target.name}."
+        message = (
+            f"Conversion failed when converting the {source.name} value '{text}' to data type {target.name}."
+        )
         if target.name == "bigint":
             raise SqlError(8114, f"Error converting data type {source.name} to bigint.")
         raise SqlError(245, message)

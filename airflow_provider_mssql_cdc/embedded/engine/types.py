@@ -217,7 +217,9 @@ def _common_decimal(left: SqlType, right: SqlType) -> SqlType:
 
 
 def _longer(left: SqlType, right: SqlType, name: str) -> SqlType:
-    sizes = [characters(t) if t.name in SIZED else None if t.length is None else t.length for t in (left, right)]
+    sizes = [
+        characters(t) if t.name in SIZED else None if t.length is None else t.length for t in (left, right)
+    ]
     if None in sizes:
         length = MAX
     else:
