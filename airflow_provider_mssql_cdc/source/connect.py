@@ -64,7 +64,6 @@ def odbc_connection_string(settings: ConnectionSettings) -> str:
         "Encrypt": encrypt,
         "TrustServerCertificate": "yes" if settings.trust_server_certificate else "no",
         "HostnameInCertificate": settings.certificate_host,
-        "ServerCertificate": settings.certificate_authorities,
         "ApplicationIntent": "ReadOnly" if settings.read_only else None,
         "MultiSubnetFailover": "yes" if settings.multi_subnet_failover else None,
         # A read that goes on over a second connection would no longer be the one that asked now().
@@ -84,7 +83,14 @@ def _braced(value: str) -> str:
 
 
 def pymssql_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    """Arguments of ``pymssql.connect`` for a read: autocommit, UTF-8, values as the catalog types them."""
+    """Arguments of ``pymssql.connect`` for a read: autocommit, UTF-8.
+
+    :raises ConfigurationError: something that only mssql-python has.
+    """
+    if settings.encryption == "strict":
+        raise ConfigurationError(_only_mssql_python(settings, "encrypt: strict"))
+    if settings.certificate_host is not None:
+        raise ConfigurationError(_only_mssql_python(settings, "certificate_host"))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     arguments: dict[str, Any] = {
         "server": host if settings.port is not None else f"{host}\\{settings.instance}",
@@ -102,6 +108,10 @@ def pymssql_arguments(settings: ConnectionSettings) -> dict[str, Any]:
         "tds_version": settings.tds_version,
     }
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _only_mssql_python(settings: ConnectionSettings, what: str) -> str:
+    return f"connection {settings.conn_id!r} sets {what}, which pymssql has not: {_FASTER}, or take it out"
 
 
 def choose_driver(settings: ConnectionSettings) -> DriverName:

@@ -99,8 +99,8 @@ _PYMSSQL: dict[str, tuple[str | None, Reader]] = {
 }
 
 _CONNECT_ARGUMENTS = frozenset(
-    "encryption timeout login_timeout read_only appname tds_version conn_properties charset autocommit as_dict "
-    "arraysize use_datetime2".split()
+    "encryption timeout login_timeout read_only appname tds_version conn_properties charset autocommit "
+    "as_dict arraysize use_datetime2".split()
 )
 
 _OURS: dict[str, tuple[str, Reader]] = {

@@ -51,9 +51,9 @@ def refreshed(session: SourceSession, instance: CaptureInstance) -> CaptureInsta
     same = [other for other in found if other.identity == instance.identity]
     if not same:
         raise SourceObjectMissing(
-            f"capture instance {instance.name} of {instance.source_schema}.{instance.source_table} is not "
-            "the one that this run began with: CDC was disabled on the table, or enabled anew, or this login may "
-            "not see it any more. Changes between the two are not recorded anywhere: start a new run"
+            f"capture instance {instance.name} of {instance.source_schema}.{instance.source_table} is "
+            "not the one that this run began with: CDC was disabled on the table, or enabled anew, or this "
+            "login may not see it any more. Changes between the two are not recorded anywhere: start a new run"
         )
     return same[0]
 

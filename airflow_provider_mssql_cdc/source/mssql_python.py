@@ -15,6 +15,7 @@ from mssql_python.exceptions import sqlstate_to_exception
 
 from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
+from airflow_provider_mssql_cdc.source.certificates import trusted_by_odbc
 from airflow_provider_mssql_cdc.source.connect import odbc_connection_string
 from airflow_provider_mssql_cdc.source.reader import Driver, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
@@ -57,9 +58,10 @@ class MssqlPythonConnection:
     def __init__(self, settings: ConnectionSettings) -> None:
         # A pooled connection outlives its session, and a new session could be handed a dead one.
         mssql_python.pooling(enabled=False)
-        self._connection = mssql_python.connect(
-            odbc_connection_string(settings), autocommit=True, timeout=settings.login_timeout_seconds
-        )
+        with trusted_by_odbc(settings):
+            self._connection = mssql_python.connect(
+                odbc_connection_string(settings), autocommit=True, timeout=settings.login_timeout_seconds
+            )
         self._timeout = settings.query_timeout_seconds
         self._running: _Cursor | None = None
 

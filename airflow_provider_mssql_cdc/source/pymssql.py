@@ -13,6 +13,7 @@ import pymssql
 from airflow_provider_mssql_cdc.errors import ConfigurationError, SchemaDrift
 from airflow_provider_mssql_cdc.source.batching import assembled
 from airflow_provider_mssql_cdc.source.casting import does_not_fit, in_calendar
+from airflow_provider_mssql_cdc.source.certificates import trusted_by_freetds
 from airflow_provider_mssql_cdc.source.connect import pymssql_arguments
 from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
@@ -30,7 +31,8 @@ class PymssqlConnection:
     """A :class:`~.reader.DriverConnection` by pymssql."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
-        self._connection = pymssql.connect(**pymssql_arguments(settings))
+        with trusted_by_freetds(settings):
+            self._connection = pymssql.connect(**pymssql_arguments(settings))
         self._timeout = settings.query_timeout_seconds
         version = self._connection._conn.tds_version_tuple
         if version is not None and version < (7, 3):
