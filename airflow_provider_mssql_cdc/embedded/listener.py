@@ -59,6 +59,16 @@ class Listener:
         with self._lock:
             return len(self._connections)
 
+    def drop_connections(self) -> None:
+        """End every connection at once, without an answer; new ones are accepted."""
+        with self._lock:
+            open_now = dict(self._connections)
+        for connection in open_now:
+            connection.close()
+        for thread in open_now.values():
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_SECONDS)
+
     def close(self) -> None:
         """Stop listening and end every connection; running statements are cancelled."""
         with self._lock:
