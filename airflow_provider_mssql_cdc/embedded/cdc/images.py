@@ -95,7 +95,7 @@ def change_rows(
     full = update_mask(range(len(shape.positions)), len(shape.positions))
     command = 0
     for statement, group in groupby(changes, key=lambda change: change.statement):
-        if moving is None or statement in moving:
+        if shape.key and (moving is None or statement in moving):
             units = _statement(list(group), shape, full=full, key_updates=key_updates)
         else:
             units = _plain_units(group, shape, full)
@@ -108,25 +108,30 @@ def change_rows(
 def _statement(
     changes: list[RowChange], shape: Shape, *, full: bytes, key_updates: KeyUpdates
 ) -> Iterator[tuple[bytes, Unit]]:
-    moved = [c for c in changes if c.operation == AFTER and shape.identity(c.old) != shape.identity(c.new)]
-    if not moved or (key_updates == "images" and not _collide(moved, shape)):
-        yield from _plain_units(changes, shape, full)
-    elif len(changes) == 1:
+    moved = [c for c in changes if c.operation != AFTER or shape.identity(c.old) != shape.identity(c.new)]
+    if len(changes) == 1 and changes[0].operation == AFTER and moved and key_updates == "pair":
         yield changes[0].first, _pair(changes[0], shape, full)
-    else:
+    elif _collide(moved, shape) or (key_updates == "pair" and _moves(moved)):
         records = sorted(lsn for change in changes for lsn in (change.first, change.second))
         yield from zip(records, _split(changes, moved, shape=shape, full=full), strict=False)
+    else:
+        yield from _plain_units(changes, shape, full)
+
+
+def _moves(changes: list[RowChange]) -> bool:
+    return any(change.operation == AFTER for change in changes)
+
+
+def _collide(moved: list[RowChange], shape: Shape) -> bool:
+    """Whether one row takes the key that another one gives up."""
+    gone = {shape.identity(change.old) for change in moved if change.operation != INSERT}
+    return any(change.operation != DELETE and shape.identity(change.new) in gone for change in moved)
 
 
 def _plain_units(changes: Iterable[RowChange], shape: Shape, full: bytes) -> Iterator[tuple[bytes, Unit]]:
     for change in changes:
         if unit := _plain(change, shape, full):
             yield change.first, unit
-
-
-def _collide(moved: list[RowChange], shape: Shape) -> bool:
-    gone = {shape.identity(change.old) for change in moved}
-    return any(shape.identity(change.new) in gone for change in moved)
 
 
 def _plain(change: RowChange, shape: Shape, full: bytes) -> Unit | None:
@@ -174,15 +179,15 @@ def _without(
 
 def _split(changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes) -> Iterator[Unit]:
     """A statement of many rows that moved keys: deletes, then collapsed and plain updates, then inserts."""
-    gone = {shape.identity(change.old): change.old for change in moved}
-    come = {shape.identity(change.new): change.new for change in moved}
-    still = {id(change) for change in moved}
+    gone = {shape.identity(change.old): change.old for change in moved if change.operation != INSERT}
+    come = {shape.identity(change.new): change.new for change in moved if change.operation != DELETE}
     for identity, row in gone.items():
         if identity not in come:
             yield _delete(row, shape, full)
     for identity, row in gone.items():
         if identity in come and (unit := _update(row, come[identity], shape)):
             yield unit
+    still = {id(change) for change in moved}
     for change in changes:
         if id(change) not in still and (unit := _plain(change, shape, full)):
             yield unit

@@ -101,6 +101,7 @@ def _enable_table(cdc: ChangeDataCapture, session: Session, arguments: Arguments
     net_changes, switch = given.get("supports_net_changes"), given.get("allow_partition_switch", 1)
     given["supports_net_changes"] = None if net_changes is None else bool(net_changes)
     given["allow_partition_switch"] = bool(switch)
+    _enabled(session)
     with session.write() as write:
         log = cdc.log(write, session.database)
         birth_lsn = log.record()

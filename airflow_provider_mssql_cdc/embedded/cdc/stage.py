@@ -82,9 +82,14 @@ def select_changes(object_id: int, column_ids: Sequence[int]) -> str:
 
 
 def select_moving(object_id: int, key_ids: Sequence[int]) -> str:
-    """The statements that updated a key column (byte for byte) among the rows after ``?`` up to ``?``."""
+    """The statements among the rows after ``?1`` up to ``?2`` that may have moved keys.
+
+    They updated a key column (byte for byte), or both deleted and inserted, as a split update does.
+    """
+    stage, within = stage_name(object_id), "row > ?1 AND row <= ?2"
     moved = " OR ".join(f"o{i} IS NOT n{i}" for i in key_ids)
     return (
-        f"SELECT DISTINCT statement FROM {stage_name(object_id)} "
-        f"WHERE row > ? AND row <= ? AND operation = 4 AND ({moved})"
+        f"SELECT statement FROM {stage} WHERE {within} AND operation = 4 AND ({moved}) UNION "
+        f"SELECT statement FROM {stage} WHERE {within} AND operation < 4 "
+        "GROUP BY statement HAVING COUNT(DISTINCT operation) > 1"
     )

@@ -12,6 +12,7 @@ from airflow_provider_mssql_cdc.embedded.engine import (
     dml,
     errors,
     grants,
+    moved_keys,
     permissions,
     select,
     tree,
@@ -19,6 +20,7 @@ from airflow_provider_mssql_cdc.embedded.engine import (
 )
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
 from airflow_provider_mssql_cdc.embedded.engine.names import quote
+from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
 from airflow_provider_mssql_cdc.embedded.engine.typed import Compiled
 from airflow_provider_mssql_cdc.embedded.seam import (
     Message,
@@ -185,6 +187,17 @@ def open_query(session: Session, query: tree.Query, key: Any) -> tuple[Compiled,
     return ready, link, start(session, link, catalog, ready=ready)
 
 
+def plan(session: Session, sql: str) -> str:
+    """EXPLAIN QUERY PLAN of one query."""
+    (statement,) = parse(sql)
+    assert isinstance(statement, tree.QueryStatement)
+    ready, link, cursor = open_query(session, statement.query, statement.text)
+    cursor.close()
+    values = {f"b{i}": None for i in range(len(ready.needs.bindings))}
+    steps = link.connection.execute("EXPLAIN QUERY PLAN " + ready.sql, values).fetchall()
+    return "\n".join(step[3] for step in steps)
+
+
 def snapshot_refused(catalog: Catalog) -> SqlError:
     return SqlError(
         3952,
@@ -319,6 +332,10 @@ def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete)
         try:
             cursor = start(session, write.link, catalog, ready=ready)
             return max(cursor.rowcount, 0)
+        except SqlError as exc:
+            if not isinstance(statement, tree.Update) or exc.number not in moved_keys.DUPLICATE_KEY:
+                raise
+            return moved_keys.split_update(session, write, catalog, node=statement, table=table)
         finally:
             session.active = None
 
@@ -345,8 +362,6 @@ def _compile_change(
 
 def _execute(session: Session, statement: tree.Execute) -> Iterator[Outcome]:
     """EXEC of a procedure, or of a string."""
-    from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
-
     if statement.sql is not None:
         _, text = scalar(session, statement.sql)
         kept, session.variables = session.variables, {}

@@ -16,6 +16,8 @@ def server() -> Iterator[EmbeddedSqlServer]:
 @pytest.fixture
 def tracked(server: EmbeddedSqlServer) -> EmbeddedSqlServer:
     """A server with a tracked table dbo.t (id int, name, amount)."""
-    server.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, name nvarchar(20) NULL, amount decimal(10, 2) NULL)")
+    server.execute(
+        "CREATE TABLE dbo.t (id int PRIMARY KEY, name nvarchar(20) NULL, amount decimal(10, 2) NULL)"
+    )
     server.enable_cdc("dbo.t")
     return server

@@ -133,7 +133,11 @@ def test_computed_columns_are_null_in_every_change_row(server):
     server.execute("INSERT dbo.line VALUES (1, 2, 3)")
     server.execute("UPDATE dbo.line SET qty = 5")
     assert server.execute("SELECT total FROM dbo.line") == [(Decimal("15.0000"),)]
-    assert changes(server, "qty, total", "dbo_line") == [(1, 1, 2, 2, None), (2, 1, 3, 2, None), (2, 1, 4, 5, None)]
+    assert changes(server, "qty, total", "dbo_line") == [
+        (1, 1, 2, 2, None),
+        (2, 1, 3, 2, None),
+        (2, 1, 4, 5, None),
+    ]
 
 
 def test_large_objects_are_null_where_the_log_does_not_hold_them(server):
@@ -156,7 +160,9 @@ def test_large_objects_are_null_where_the_log_does_not_hold_them(server):
 def test_the_update_mask_names_changed_columns(tracked):
     tracked.execute("INSERT dbo.t VALUES (1, N'a', 1)")
     tracked.execute("UPDATE dbo.t SET amount = 2")
-    rows = tracked.execute(f"SELECT [__$update_mask], sys.fn_cdc_is_bit_set(3, [__$update_mask]) FROM cdc.dbo_t_CT ORDER BY {ORDER}")
+    rows = tracked.execute(
+        f"SELECT [__$update_mask], sys.fn_cdc_is_bit_set(3, [__$update_mask]) FROM cdc.dbo_t_CT ORDER BY {ORDER}"
+    )
     assert rows == [(b"\x07", True), (b"\x04", True), (b"\x04", True)]
 
 

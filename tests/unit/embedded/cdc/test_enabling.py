@@ -37,7 +37,9 @@ def test_a_table_needs_its_database_enabled_first(server):
 
 def test_a_tracked_table_says_so(tracked):
     tracked.execute("CREATE TABLE dbo.other (id int)")
-    flags = tracked.execute("SELECT name, is_tracked_by_cdc FROM sys.tables WHERE schema_id = 1 ORDER BY name")
+    flags = tracked.execute(
+        "SELECT name, is_tracked_by_cdc FROM sys.tables WHERE schema_id = 1 ORDER BY name"
+    )
     assert flags == [("other", False), ("t", True)]
 
 
@@ -116,7 +118,9 @@ def test_help_describes_an_instance(server):
     assert row[3:5] == server.execute("SELECT OBJECT_ID(N'cdc.mine_CT'), OBJECT_ID(N'dbo.t')")[0]
     assert row[6:12] == (None, True, None, "readers", "pk", None)
     assert row[13:] == ("[li]]ne], [order]", "[order], [li]]ne], [note]")
-    assert server.execute("SELECT 1 FROM sys.database_principals WHERE name = N'readers' AND type = 'R'") == [(1,)]
+    assert server.execute("SELECT 1 FROM sys.database_principals WHERE name = N'readers' AND type = 'R'") == [
+        (1,)
+    ]
 
 
 def test_help_lists_all_instances_or_those_of_one_table(tracked):
@@ -125,7 +129,9 @@ def test_help_lists_all_instances_or_those_of_one_table(tracked):
     tracked.enable_cdc("dbo.t", capture_instance="second")
     names = [row[2] for row in tracked.execute("EXEC sys.sp_cdc_help_change_data_capture")]
     assert sorted(names) == ["dbo_t", "dbo_u", "second"]
-    of_t = tracked.execute("EXEC sys.sp_cdc_help_change_data_capture @source_schema = 'dbo', @source_name = 't'")
+    of_t = tracked.execute(
+        "EXEC sys.sp_cdc_help_change_data_capture @source_schema = 'dbo', @source_name = 't'"
+    )
     assert sorted(row[2] for row in of_t) == ["dbo_t", "second"]
     assert number(tracked, "EXEC sys.sp_cdc_help_change_data_capture N'dbo'") == 22972
 
@@ -158,10 +164,12 @@ def test_an_unknown_instance_is_an_error_of_its_procedures(tracked):
 
 def test_the_tables_of_schema_cdc_describe_the_instances(tracked):
     tracked.execute("INSERT dbo.t VALUES (1, N'a', 1)")
-    assert tracked.execute("SELECT capture_instance, supports_net_changes, has_drop_pending FROM cdc.change_tables") == [
-        ("dbo_t", True, None)
-    ]
-    assert tracked.execute("SELECT column_name, column_type, column_ordinal FROM cdc.captured_columns ORDER BY 3") == [
+    assert tracked.execute(
+        "SELECT capture_instance, supports_net_changes, has_drop_pending FROM cdc.change_tables"
+    ) == [("dbo_t", True, None)]
+    assert tracked.execute(
+        "SELECT column_name, column_type, column_ordinal FROM cdc.captured_columns ORDER BY 3"
+    ) == [
         ("id", "int", 1),
         ("name", "nvarchar", 2),
         ("amount", "decimal", 3),
@@ -216,7 +224,10 @@ def test_a_database_is_disabled_with_all_that_belongs_to_cdc(tracked):
 
 def test_enabling_that_fails_leaves_nothing_behind(tracked):
     tables = tracked.execute("SELECT COUNT(*) FROM sys.tables")
-    assert number(tracked, ENABLE.format("t") + ", @capture_instance = N'a', @captured_column_list = N'x'") == 22942
+    assert (
+        number(tracked, ENABLE.format("t") + ", @capture_instance = N'a', @captured_column_list = N'x'")
+        == 22942
+    )
     assert tracked.execute("SELECT COUNT(*) FROM sys.tables") == tables
 
 

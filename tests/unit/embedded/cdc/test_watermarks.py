@@ -115,7 +115,9 @@ def test_a_commit_between_two_waiting_ones_keeps_its_place(tracked):
     tracked.enable_cdc("dbo.u")
     tracked.capture_mode = "manual"
     for table in "tut":
-        tracked.execute(f"INSERT dbo.{table} {'(id)' if table == 't' else ''} SELECT COUNT(*) FROM dbo.{table}")
+        tracked.execute(
+            f"INSERT dbo.{table} {'(id)' if table == 't' else ''} SELECT COUNT(*) FROM dbo.{table}"
+        )
     assert tracked.capture(commits=2) == 2
     u = one(tracked, "SELECT [__$start_lsn] FROM cdc.dbo_u_CT")
     tracked.capture_mode = "auto"
@@ -137,8 +139,13 @@ def test_a_time_is_known_for_commits_and_for_nothing_else(tracked):
     tracked.time_zone = "Europe/Berlin"
     tracked.clock.freeze(datetime(2026, 7, 1, 10, tzinfo=UTC))
     insert(tracked, 1)
-    assert one(tracked, "SELECT sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_get_max_lsn())") == datetime(2026, 7, 1, 12)
-    assert one(tracked, "SELECT sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_increment_lsn(sys.fn_cdc_get_max_lsn()))") is None
+    assert one(tracked, "SELECT sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_get_max_lsn())") == datetime(
+        2026, 7, 1, 12
+    )
+    assert (
+        one(tracked, "SELECT sys.fn_cdc_map_lsn_to_time(sys.fn_cdc_increment_lsn(sys.fn_cdc_get_max_lsn()))")
+        is None
+    )
     assert one(tracked, "SELECT sys.fn_cdc_map_lsn_to_time(NULL)") is None
 
 
@@ -160,7 +167,9 @@ def test_a_time_is_mapped_by_four_relations(tracked, relation, at, expected):
     for minute in (10, 11, 12):
         tracked.clock.freeze(datetime(2026, 5, 1, 8, minute, tzinfo=UTC))
         insert(tracked, minute)
-    known = [row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")]
+    known = [
+        row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")
+    ]
     moment = datetime(2026, 5, 1, 8, at) if at < 60 else datetime(2026, 5, 1, 9)
     found = one(tracked, "SELECT sys.fn_cdc_map_time_to_lsn(?, ?)", relation, moment)
     assert found == (None if expected is None else known[expected])
@@ -173,7 +182,9 @@ def test_all_changes_include_both_ends_and_before_images_on_request(tracked):
     for key in (1, 2, 3):
         insert(tracked, key)
     tracked.execute("UPDATE dbo.t SET amount = 5 WHERE id = 2")
-    lsns = [row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")]
+    lsns = [
+        row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")
+    ]
     assert tracked.execute(ALL, lsns[1], lsns[2], "all") == [(2, 2), (3, 2)]
     assert tracked.execute(ALL, lsns[3], lsns[3], "all") == [(2, 4)]
     assert tracked.execute(ALL, lsns[3], lsns[3], "all update old") == [(2, 3), (2, 4)]
@@ -181,17 +192,20 @@ def test_all_changes_include_both_ends_and_before_images_on_request(tracked):
 
 def test_all_changes_have_no_command_id(tracked):
     insert(tracked, 1)
+    query = (
+        "SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(sys.fn_cdc_get_min_lsn('dbo_t'), "
+        "sys.fn_cdc_get_max_lsn(), 'all')"
+    )
     with tracked.session() as session:
-        result = next(iter(session.execute(
-            "SELECT * FROM cdc.fn_cdc_get_all_changes_dbo_t(sys.fn_cdc_get_min_lsn('dbo_t'), "
-            "sys.fn_cdc_get_max_lsn(), 'all')"
-        )))
-        names = [column.name for column in result.columns]
-        list(result.batches)
+        for result in session.execute(query):
+            names = [column.name for column in result.columns]
+            list(result.batches)
     assert names == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "id", "name", "amount"]
 
 
-@pytest.mark.parametrize("which", ["below", "above", "null start", "null end", "backwards", "filter", "never captured"])
+@pytest.mark.parametrize(
+    "which", ["below", "above", "null start", "null end", "backwards", "filter", "never captured"]
+)
 def test_a_range_outside_the_interval_is_error_313(tracked, which):
     if which != "never captured":
         insert(tracked, 1)
@@ -221,7 +235,9 @@ def test_all_changes_of_an_unknown_instance_are_an_invalid_object(tracked):
 def test_cleanup_raises_the_low_watermark_before_it_deletes(tracked):
     for key in (1, 2, 3):
         insert(tracked, key)
-    lsns = [row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")]
+    lsns = [
+        row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY start_lsn")
+    ]
     seen = []
 
     def look():
@@ -231,7 +247,9 @@ def test_cleanup_raises_the_low_watermark_before_it_deletes(tracked):
     assert seen == [(lsns[1], [(1,), (2,), (3,)])]
     assert tracked.execute("SELECT id FROM cdc.dbo_t_CT ORDER BY id") == [(2,), (3,)]
     assert start_lsn(tracked) == min_lsn(tracked) == lsns[1]
-    assert [row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY 1")] == lsns[1:]
+    assert [
+        row[0] for row in tracked.execute("SELECT start_lsn FROM cdc.lsn_time_mapping ORDER BY 1")
+    ] == lsns[1:]
 
 
 def test_cleanup_by_time_keeps_the_last_of_it(tracked):
