@@ -1,7 +1,7 @@
 """A bound as JSON that every database keeps: XCom may be a column of type jsonb, which refuses ``\\u0000``.
 
 A text travels as it is. One with a NUL, or with half of a surrogate pair, travels as
-``{"utf16": "<hex digits>"}``.
+``{"utf8": "<hex digits>"}``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def bound_from_json(values: object) -> Bound | None:
 
 def _to_json(value: str | None) -> Any:
     if value is not None and _UNSAFE.search(value):
-        return {"utf16": value.encode("utf-16-le", "surrogatepass").hex()}
+        return {"utf8": value.encode("utf-8", "surrogatepass").hex()}
     return value
 
 
 def _from_json(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, dict) and value.keys() == {"utf16"} and isinstance(value["utf16"], str):
-        return bytes.fromhex(value["utf16"]).decode("utf-16-le", "surrogatepass")
+    if isinstance(value, dict) and value.keys() == {"utf8"} and isinstance(value["utf8"], str):
+        return bytes.fromhex(value["utf8"]).decode("utf-8", "surrogatepass")
     raise ValueError("a bound holds texts and NULLs")

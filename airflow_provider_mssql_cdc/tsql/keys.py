@@ -13,7 +13,8 @@ from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.key_range import Bound
 from airflow_provider_mssql_cdc.tsql.bounds import exact_text, typed_bound
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.predicates import Predicate, equals, pieces_from
+from airflow_provider_mssql_cdc.tsql.predicate import Predicate
+from airflow_provider_mssql_cdc.tsql.predicates import equals, pieces_from
 from airflow_provider_mssql_cdc.tsql.snapshot import table_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 

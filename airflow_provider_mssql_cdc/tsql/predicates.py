@@ -5,8 +5,8 @@ from (x, y) to (u, v) over (a, b) is cut into ``a = x AND b >= y``, ``a > x AND 
 ``a = u AND b < v``; the leading values that both bounds share become equalities.
 
 Whether two bounds share a value is decided by their text. Where texts differ and the server may still
-hold the values for equal ('n' and 'N'), the lower pieces also check the upper bound and the upper pieces
-``a > x``, so that every row comes exactly once either way.
+hold the values for equal ('n' and 'N'), it is asked: those pieces hold when ``x < u``, a condition on the
+bounds alone that costs no row, and one more piece holds when ``x = u``. So every row comes exactly once.
 
 NULL sorts first. On a nullable column ``< y`` is ``(c < y OR c IS NULL)``, ``>= NULL`` is true,
 ``> NULL`` is IS NOT NULL, ``< NULL`` is false and ``= NULL`` is IS NULL.
@@ -14,44 +14,22 @@ NULL sorts first. On a nullable column ``< y`` is ``(c < y OR c IS NULL)``, ``>=
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
 from airflow_provider_mssql_cdc.tsql.bounds import BoundText, is_bindable, is_canonical, typed_bound
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """A condition for WHERE, with its parameters; the empty text is always true.
-
-    Parameters are called ``lo0`` … and ``hi0`` … after the bound and the column's place in the key.
-    """
-
-    text: str
-    parameters: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-
-    @property
-    def where(self) -> str:
-        """The clause with its keyword on a line of its own, or nothing."""
-        return f"\nWHERE {self.text}" if self.text else ""
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether no row can fulfil it, as known without asking the server."""
-        return self.text == "1 = 0"
-
-
-EVERYTHING = Predicate("")
-NOTHING = Predicate("1 = 0")
-
-_Term = Predicate | bool
-"""A condition, or what is known without asking the server."""
+from airflow_provider_mssql_cdc.tsql.predicate import (
+    EVERYTHING,
+    NOTHING,
+    Predicate,
+    Term,
+    all_of,
+    any_of,
+    as_predicate,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +44,18 @@ class _Edge:
         if len(self.values) != len(self.columns):
             raise ValueError(f"a bound of {len(self.values)} values for {len(self.columns)} key columns")
 
-    def equal(self, index: int) -> _Term:
+    def equal(self, index: int) -> Term:
         return equals(self.columns[index], self.values[index], f"{self.prefix}{index}")
 
-    def above(self, index: int) -> _Term:
+    def above(self, index: int) -> Term:
         if self.values[index] is None:
             return Predicate(f"{self._column(index)} IS NOT NULL") if self.columns[index].nullable else True
         return self._compare(index, ">")
 
-    def at_least(self, index: int) -> _Term:
+    def at_least(self, index: int) -> Term:
         return True if self.values[index] is None else self._compare(index, ">=")
 
-    def below(self, index: int, *, nulls: bool = True) -> _Term:
+    def below(self, index: int, *, nulls: bool = True) -> Term:
         """:param nulls: whether a NULL can still reach this condition."""
         if self.values[index] is None:
             return False
@@ -86,16 +64,14 @@ class _Edge:
             return comparison
         return Predicate(f"({comparison.text} OR {self._column(index)} IS NULL)", comparison.parameters)
 
-    def equal_before(self, index: int) -> list[_Term]:
-        """The columns before ``index`` have this bound's values."""
-        return [self.equal(leading) for leading in range(index)]
+    def equal_before(self, index: int, *, first: int = 0) -> list[Term]:
+        """The columns from ``first`` up to and without ``index`` have this bound's values."""
+        return [self.equal(leading) for leading in range(first, index)]
 
-    def all_below(self, index: int) -> _Term:
-        """The columns from ``index`` on, taken as one key, are below this bound."""
-        if index == len(self.columns) - 1:
-            return self.below(index)
-        tie = _all([self.equal(index), self.all_below(index + 1)], word=" AND ")
-        return _any(self.below(index), _grouped(tie))
+    def meets(self, index: int, operator: str, other: _Edge) -> Predicate:
+        """This bound's value against another bound's value of the same column: no row is looked at."""
+        mine, others = self._bound(index), other._bound(index)
+        return Predicate(f"{mine.text} {operator} {others.text}", {**mine.parameters, **others.parameters})
 
     def _compare(self, index: int, operator: str) -> Predicate:
         bound = self._bound(index)
@@ -123,9 +99,9 @@ def range_pieces(columns: Sequence[Column], key_range: KeyRange) -> tuple[Predic
     _check(columns)
     if upper is None:
         assert lower is not None
-        pieces = [_all(terms) for terms in _lower_chain(_Edge(columns, lower, "lo"), 0, inclusive=True)]
+        pieces = [all_of(terms) for terms in _lower_chain(_Edge(columns, lower, "lo"), 0, inclusive=True)]
     elif lower is None:
-        pieces = [_all(terms) for terms in _upper_chain(_Edge(columns, upper, "hi"), 0)]
+        pieces = [all_of(terms) for terms in _upper_chain(_Edge(columns, upper, "hi"), 0)]
     else:
         pieces = _between(_Edge(columns, lower, "lo"), _Edge(columns, upper, "hi"))
     return _conditions(pieces)
@@ -139,7 +115,7 @@ def pieces_from(columns: Sequence[Column], lower: Bound, *, inclusive: bool) -> 
     """
     _check(columns)
     edge = _Edge(columns, lower, "lo")
-    return tuple(_condition(_all(terms)) for terms in _lower_chain(edge, 0, inclusive=inclusive))
+    return tuple(as_predicate(all_of(terms)) for terms in _lower_chain(edge, 0, inclusive=inclusive))
 
 
 def equals(column: Column, value: str | None, name: str) -> Predicate:
@@ -156,21 +132,24 @@ def _check(columns: Sequence[Column]) -> None:
             raise ValueError(f"column {column.name} of type {column.sql_type} cannot bound a range")
 
 
-def _lower_chain(edge: _Edge, first: int, *, inclusive: bool) -> Iterable[list[_Term]]:
-    """Keys at or above the bound whose columns before ``first`` are the bound's, longest prefix first."""
+def _lower_chain(edge: _Edge, first: int, *, inclusive: bool, prefix: int = 0) -> Iterator[list[Term]]:
+    """Keys at or above the bound whose columns before ``first`` are the bound's, longest prefix first.
+
+    :param prefix: columns before this one are left to somebody else.
+    """
     last = len(edge.columns) - 1
     for index in range(last, first - 1, -1):
         inside = edge.at_least(index) if inclusive and index == last else edge.above(index)
-        yield [*edge.equal_before(index), inside]
+        yield [*edge.equal_before(index, first=prefix), inside]
 
 
-def _upper_chain(edge: _Edge, first: int) -> Iterable[list[_Term]]:
+def _upper_chain(edge: _Edge, first: int, *, prefix: int = 0) -> Iterator[list[Term]]:
     """Keys below the bound whose columns before ``first`` are the bound's, shortest prefix first."""
     for index in range(first, len(edge.columns)):
-        yield [*edge.equal_before(index), edge.below(index)]
+        yield [*edge.equal_before(index, first=prefix), edge.below(index)]
 
 
-def _between(lower: _Edge, upper: _Edge) -> list[_Term]:
+def _between(lower: _Edge, upper: _Edge) -> list[Term]:
     shared = _shared_values(lower.values, upper.values)
     last = len(lower.columns) - 1
     if shared > last:
@@ -178,15 +157,28 @@ def _between(lower: _Edge, upper: _Edge) -> list[_Term]:
     prefix = lower.equal_before(shared)
     if shared == last:
         nulls = lower.values[last] is None
-        return [_all([*prefix, lower.at_least(last), upper.below(last, nulls=nulls)])]
-    doubtful = _may_be_equal(lower, upper, shared)
-    below = [upper.all_below(shared)] if doubtful else []
-    above = [lower.above(shared)] if doubtful else []
-    return [
-        *(_all([*terms, *below]) for terms in _lower_chain(lower, shared + 1, inclusive=True)),
-        _all([*prefix, lower.above(shared), upper.below(shared, nulls=False)]),
-        *(_all([*terms, *above]) for terms in _upper_chain(upper, shared + 1)),
+        return [all_of([*prefix, lower.at_least(last), upper.below(last, nulls=nulls)])]
+    pieces = [
+        *_lower_chain(lower, shared + 1, inclusive=True),
+        [*prefix, lower.above(shared), upper.below(shared, nulls=False)],
+        *_upper_chain(upper, shared + 1),
     ]
+    if not _may_be_equal(lower, upper, shared):
+        return [all_of(piece) for piece in pieces]
+    apart = lower.meets(shared, "<", upper)
+    return [all_of([*piece, apart]) for piece in pieces] + [_equal_afterall_of(lower, upper, shared)]
+
+
+def _equal_afterall_of(lower: _Edge, upper: _Edge, shared: int) -> Term:
+    """All of the range, when the server holds two values of different text for one.
+
+    Not cut further: bounds that this package plans have equal text where the server says so.
+    """
+    rest = shared + 1
+    above = [all_of(terms, word=" AND ") for terms in _lower_chain(lower, rest, inclusive=True, prefix=rest)]
+    below = [all_of(terms, word=" AND ") for terms in _upper_chain(upper, rest, prefix=rest)]
+    same = lower.meets(shared, "=", upper)
+    return all_of([*lower.equal_before(rest), any_of(above), any_of(below), same])
 
 
 def _shared_values(lower: Bound, upper: Bound) -> int:
@@ -202,39 +194,5 @@ def _may_be_equal(lower: _Edge, upper: _Edge, index: int) -> bool:
     return texts and not is_canonical(lower.columns[index].sql_type)
 
 
-def _all(terms: Iterable[_Term], *, word: str = "\n  AND ") -> _Term:
-    conditions: list[Predicate] = []
-    for term in terms:
-        if term is False:
-            return False
-        if isinstance(term, Predicate):
-            conditions.append(term)
-    return _joined(conditions, word) if conditions else True
-
-
-def _any(first: _Term, second: _Term) -> _Term:
-    if first is True or second is True:
-        return True
-    conditions = [term for term in (first, second) if isinstance(term, Predicate)]
-    if len(conditions) < 2:
-        return conditions[0] if conditions else False
-    return _grouped(_joined(conditions, " OR "))
-
-
-def _grouped(term: _Term) -> _Term:
-    return Predicate(f"({term.text})", term.parameters) if isinstance(term, Predicate) else term
-
-
-def _joined(conditions: Sequence[Predicate], word: str) -> Predicate:
-    parameters = {name: value for condition in conditions for name, value in condition.parameters.items()}
-    return Predicate(word.join(condition.text for condition in conditions), parameters)
-
-
-def _condition(term: _Term) -> Predicate:
-    if isinstance(term, Predicate):
-        return term
-    return EVERYTHING if term else NOTHING
-
-
-def _conditions(pieces: Iterable[_Term]) -> tuple[Predicate, ...]:
-    return tuple(_condition(piece) for piece in pieces if piece is not False) or (NOTHING,)
+def _conditions(pieces: Iterable[Term]) -> tuple[Predicate, ...]:
+    return tuple(as_predicate(piece) for piece in pieces if piece is not False) or (NOTHING,)

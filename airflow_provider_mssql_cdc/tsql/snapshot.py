@@ -13,7 +13,8 @@ from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.planned_column import PlannedColumn
 from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
-from airflow_provider_mssql_cdc.tsql.predicates import Predicate, range_pieces
+from airflow_provider_mssql_cdc.tsql.predicate import Predicate
+from airflow_provider_mssql_cdc.tsql.predicates import range_pieces
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 

@@ -7,14 +7,21 @@ FROM (
 SELECT COUNT_BIG(*) AS [__$n] FROM [dbo].[orders]
 WHERE [code] = CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
   AND [n] >= CAST(%(lo1)s AS int)
-  AND ([code] < CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) OR ([code] = CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) AND [n] < CAST(%(hi1)s AS int)))
+  AND CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) < CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
 UNION ALL
 SELECT COUNT_BIG(*) AS [__$n] FROM [dbo].[orders]
 WHERE [code] > CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
   AND [code] < CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
+  AND CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) < CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
 UNION ALL
 SELECT COUNT_BIG(*) AS [__$n] FROM [dbo].[orders]
 WHERE [code] = CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
   AND [n] < CAST(%(hi1)s AS int)
-  AND [code] > CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
+  AND CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) < CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
+UNION ALL
+SELECT COUNT_BIG(*) AS [__$n] FROM [dbo].[orders]
+WHERE [code] = CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
+  AND [n] >= CAST(%(lo1)s AS int)
+  AND [n] < CAST(%(hi1)s AS int)
+  AND CAST(%(lo0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20)) = CAST(%(hi0)s COLLATE SQL_Latin1_General_CP1_CI_AS AS varchar(20))
 ) AS p
