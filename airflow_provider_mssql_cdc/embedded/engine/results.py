@@ -48,6 +48,8 @@ def decoder(type_: SqlType) -> Callable[[Any], Any]:
     assert loader is not None
     if type_.name == "date":
         return lambda v: date.fromordinal(v + 1)
+    if type_.name == "datetime":
+        return lambda v: datetime(1900, 1, 1) + timedelta(milliseconds=(v * 20 + 3) // 6)
     if type_.name == "time":
         return lambda v: _to_datetime(loader(v)).time()
     return lambda v: _to_datetime(loader(v))

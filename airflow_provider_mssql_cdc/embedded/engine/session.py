@@ -140,6 +140,13 @@ class Session:
                 total += outcome.rows or 0
         return total
 
+    def plan(self, sql: str, *values: Any) -> str:
+        """How SQLite would run a query (EXPLAIN QUERY PLAN), one line per step."""
+        from airflow_provider_mssql_cdc.embedded.engine import runner
+
+        self.variables = {p.name: (p.type, p.value) for p in self.parameters(values)}
+        return runner.plan(self, sql)
+
     @staticmethod
     def parameters(values: Iterable[Any]) -> list[Parameter]:
         """Python values as parameters @p1, @p2 … (and ?1, ?2 …), typed as a driver would."""
