@@ -5,11 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.errors import IncompletePlan
+from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
+from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
+from airflow_provider_mssql_cdc.planning.completeness import CompletePlan, choose_plan
+from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
+from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +43,12 @@ class CompletedSnapshot:
 
     snapshot: Lsn
     commit_ts: datetime | None
-    rows: int | None
+    rows: int
     version: int
     horizon: ReadHorizon | None
 
     def to_xcom(self) -> dict[str, Any]:
+        """JSON types; times are ISO 8601 in UTC."""
         return {
             "lsn": self.snapshot.text,
             "commit_ts": None if self.commit_ts is None else self.commit_ts.isoformat(),
@@ -38,3 +56,86 @@ class CompletedSnapshot:
             "version": self.version,
             "consistent_after": None if self.horizon is None else self.horizon.consistent_after(),
         }
+
+
+def complete_snapshot(
+    table: MssqlCdcTable,
+    outcomes: Sequence[StagedRange],
+    *,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+) -> CompletedSnapshot:
+    """Commit every range of one plan at once, or return the snapshot that bronze holds already.
+
+    Bronze is looked at before the ranges are: cleared days later this returns what was committed then,
+    whatever is left of the ranges' results.
+
+    :raises IncompletePlan: a range or a staged file is missing.
+    :raises RetentionGap: changes just above S have been purged, so nothing may be committed.
+    """
+    bronze = open_existing(TableLocation.bronze_of(table))
+    started_at = datetime.now(UTC)
+    if _is_settled(bronze, outcomes):
+        committed = held_snapshot(bronze)
+        facts = snapshot_facts(committed, bronze=bronze)
+    else:
+        committed, facts = _commit(table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect)
+    write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
+    remove_losers(bronze.location, run=attempt.run)
+    return CompletedSnapshot(
+        snapshot=committed.snapshot,
+        commit_ts=committed.commit_ts,
+        rows=committed.rows,
+        version=committed.version,
+        horizon=committed.horizon,
+    )
+
+
+def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:
+    """Whether bronze's snapshot is the answer, whatever the ranges say."""
+    stored = bronze.state.snapshot
+    if stored is not None:
+        newer = [outcome for outcome in outcomes if outcome.resnapshot and outcome.snapshot > stored]
+        return not newer
+    if any(outcome.done for outcome in outcomes):
+        raise IncompletePlan(
+            f"the plan found a complete snapshot in {bronze.location}, and there is none now: the table was "
+            "replaced meanwhile. Clear the plan task"
+        )
+    return False
+
+
+def _commit(
+    table: MssqlCdcTable,
+    plan: CompletePlan,
+    *,
+    bronze: Bronze,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+) -> tuple[SnapshotCommit, FactsRow]:
+    """Check retention on a session of its own, commit, and say what it was."""
+    for other in plan.ignored:
+        log.info("%s: results of the older plan %s are ignored", table.label, other)
+    with connect() as session:
+        source = loadable_table(session, table)
+        instance = source.description.instance
+        refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
+        coverage = bronze.state.coverage
+        gap = is_proven_gap(coverage, low(session, instance))
+        committed = commit_snapshot(
+            bronze.location,
+            identity=source.identity,
+            instance=instance.name,
+            snapshot=plan.snapshot,
+            commit_ts=commit_time(session, plan.snapshot),
+            horizon=plan.horizon,
+            resnapshot=plan.resnapshot,
+            gap=gap,
+            gap_position=coverage.changes if coverage and gap else None,
+            run=attempt.run,
+            run_id=attempt.run_id,
+            files=plan.files,
+            columns=source.lake_columns,
+        )
+        facts = snapshot_facts(committed, bronze=bronze, source=source, session=session, plan=plan)
+    return committed, facts

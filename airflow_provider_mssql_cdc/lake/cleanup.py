@@ -6,30 +6,30 @@ import contextlib
 import logging
 import re
 
-import pyarrow as pa
-
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 
 log = logging.getLogger(__name__)
 
-_RUN_PREFIX = re.compile(r"0x[0-9A-F]{20}-[0-9a-f]{8}-")
+_RUN = re.compile(r"[0-9a-f]{8}\Z")
 
 
-def remove_losers(location: TableLocation, *, prefix: str) -> int:
-    """Remove staged files whose names begin with ``prefix`` and that the log does not name; how many.
+def remove_losers(location: TableLocation, *, run: str) -> int:
+    """Remove files that an Airflow run staged and that the log does not name; how many.
 
     Files of killed attempts and of an earlier try of ``plan`` are among them. To be called after the own
     commit, or after another's was found: nothing of this run can be committed any more.
 
-    :param prefix: :attr:`~..model.plan.PlanId.run_prefix` or a whole plan id, so that no other run's file
-        is touched.
+    :param run: eight hex digits that name the run, part of every name it staged; no other run's file is
+        touched.
     """
-    if not _RUN_PREFIX.match(prefix):
-        raise ValueError(f"files are removed by snapshot and run, got {prefix!r}")
+    if not _RUN.match(run):
+        raise ValueError(f"a run is named by eight hex digits, got {run!r}")
+    staged_by_run = re.compile(rf"0x[0-9A-F]{{20}}-{run}-[0-9a-f]{{8}}-")
     storage = TableStorage(location)
-    staged = storage.names(prefix)
+    staged = [name for name in storage.names("0x") if staged_by_run.match(name)]
     named = _named_by_the_log(location) if staged else set()
     removed = 0
     for name in staged:
@@ -45,6 +45,6 @@ def remove_losers(location: TableLocation, *, prefix: str) -> int:
 def _named_by_the_log(location: TableLocation) -> set[str]:
     """Files of the current version, and those that an OPTIMIZE took out and vacuum has yet to remove."""
     table = open_existing(location).table
-    current = pa.table(table.get_add_actions()).column("path").to_pylist()
+    current = read_all(table.get_add_actions()).column("path").to_pylist()
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from typing import Literal
 
 from deltalake import Transaction
 from deltalake.transaction import AddAction
 
+from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.retries import until_committed
@@ -21,16 +23,19 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     BASE,
     SNAPSHOT,
     coverage_transactions,
+    horizon_transactions,
     lsn_transactions,
+    read_horizon,
     run_app_id,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
-from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage, SourceIdentity
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
+from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
 from airflow_provider_mssql_cdc.planning.commit_decision import (
     AddSnapshot,
     KeepStored,
+    coverage_after,
     decide_snapshot_commit,
 )
 
@@ -47,6 +52,8 @@ class SnapshotCommit:
     :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
     :param added: whether this call committed it.
     :param rebased: whether coverage begins at S now although it began elsewhere before.
+    :param horizon: what changes have to pass until no row of it can be newer than they are.
+    :param event: what the facts call it: the table's first snapshot, or one that replaced another.
     :param reason: one sentence for the log.
     """
 
@@ -56,6 +63,8 @@ class SnapshotCommit:
     commit_ts: datetime | None
     added: bool
     rebased: bool
+    horizon: ReadHorizon | None
+    event: Literal["bootstrap", "resnapshot"]
     reason: str
 
 
@@ -70,8 +79,9 @@ class _Offer:
     run: str
     run_id: str
     rows: int
+    horizon: ReadHorizon | None
 
-    def user_metadata(self) -> dict[str, str | None]:
+    def user_metadata(self, event: str) -> dict[str, str | None]:
         """For people; Delta forgets it when it cleans its log."""
         time = None if self.commit_ts is None else naive_utc(self.commit_ts).replace(tzinfo=UTC).isoformat()
         return {
@@ -79,6 +89,7 @@ class _Offer:
             "lsn": self.snapshot.text,
             "commit_ts": time,
             "run_id": self.run_id,
+            "event": event,
         }
 
 
@@ -96,6 +107,7 @@ def commit_snapshot(
     files: Sequence[StagedFile],
     columns: Sequence[LakeColumn],
     gap_position: Lsn | None = None,
+    horizon: ReadHorizon | None = None,
 ) -> SnapshotCommit:
     """Make S the complete snapshot of bronze, or return the one that bronze holds.
 
@@ -104,6 +116,7 @@ def commit_snapshot(
     :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
     :param gap: changes just above the position are proven lost, so coverage may begin anew at S.
     :param gap_position: the position of that proof; by default the one bronze stands at when this begins.
+    :param horizon: the latest over all reads; kept in bronze, since silver has to know it later.
     :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
     :param run_id: Airflow's own, for people.
     :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
@@ -114,23 +127,22 @@ def commit_snapshot(
     bronze = open_existing(location)
     proven_at = gap_position or (bronze.state.coverage.changes if bronze.state.coverage else None)
     rows = sum(file.rows for file in files)
-    offer = _Offer(instance, snapshot, commit_ts, resnapshot, run, run_id, rows)
+    offer = _Offer(instance, snapshot, commit_ts, resnapshot, run, run_id, rows, horizon)
 
     @cache
     def checked_files() -> list[AddAction]:
         return add_actions(bronze, files, snapshot=snapshot, columns=columns)
 
     def once() -> SnapshotCommit:
-        bronze.reload()
         bronze.check_identity(identity)
         gap_holds = gap and bronze.state.coverage is not None and bronze.state.coverage.changes == proven_at
         decision = decide_snapshot_commit(bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds)
         if isinstance(decision, KeepStored):
-            return _kept(bronze, decision.snapshot, run=run, resnapshot=resnapshot)
+            return held_snapshot(bronze)
         bronze.check_columns(columns)
         return _added(bronze, offer, decision=decision, files=checked_files)
 
-    outcome = until_committed(once, what=f"snapshot {snapshot} into {location}")
+    outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
     return outcome
 
@@ -139,10 +151,11 @@ def _added(
     bronze: Bronze, offer: _Offer, *, decision: AddSnapshot, files: Callable[[], list[AddAction]]
 ) -> SnapshotCommit:
     before = bronze.state
+    event: Literal["bootstrap", "resnapshot"] = "bootstrap" if before.snapshot is None else "resnapshot"
     version = bronze.commit(
         files(),
-        transactions=_transactions(before, offer, rebase=decision.rebase),
-        user_metadata=offer.user_metadata(),
+        transactions=_transactions(before, offer, decision=decision),
+        user_metadata=offer.user_metadata(event),
     )
     rebased = decision.rebase and before.coverage is not None
     return SnapshotCommit(
@@ -152,35 +165,47 @@ def _added(
         commit_ts=offer.commit_ts,
         added=True,
         rebased=rebased,
+        horizon=offer.horizon,
+        event=event,
         reason=f"snapshot {offer.snapshot} is complete with {offer.rows} rows in version {version}"
         + (", coverage of changes begins anew there" if rebased else ""),
     )
 
 
-def _transactions(before: BronzeState, offer: _Offer, *, rebase: bool) -> list[Transaction]:
+def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) -> list[Transaction]:
     """What becomes true with this commit.
 
     Where coverage stays as it is its base is put again, unchanged: a commit that moves the base at the
     same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
     """
     transactions = lsn_transactions(SNAPSHOT, offer.snapshot)
+    if offer.horizon is not None:
+        transactions += horizon_transactions(offer.snapshot, offer.horizon)
     if offer.resnapshot:
         transactions += lsn_transactions(run_app_id(offer.run), offer.snapshot)
-    if rebase or before.coverage is None:
-        return transactions + coverage_transactions(Coverage(offer.snapshot, offer.snapshot))
-    return transactions + lsn_transactions(BASE, before.coverage.base)
+    coverage = coverage_after(before, offer.snapshot, decision=decision)
+    if coverage != before.coverage:
+        return transactions + coverage_transactions(coverage)
+    return transactions + lsn_transactions(BASE, coverage.base)
 
 
-def _kept(bronze: Bronze, stored: Lsn, *, run: str, resnapshot: bool) -> SnapshotCommit:
-    known = stored_snapshot(bronze, stored)
-    own = resnapshot and bronze.snapshot_of_run(run) == stored
+def held_snapshot(bronze: Bronze) -> SnapshotCommit:
+    """The complete snapshot that bronze holds, told from bronze alone.
+
+    :raises StateDamaged: it holds none; look at :attr:`~.bronze.Bronze.state` first.
+    """
+    snapshot = bronze.state.snapshot
+    if snapshot is None:
+        raise StateDamaged(f"{bronze.location} holds no complete snapshot; clear the plan task")
+    known = stored_snapshot(bronze, snapshot)
     return SnapshotCommit(
-        snapshot=stored,
+        snapshot=snapshot,
         version=known.version,
         rows=known.rows,
         commit_ts=known.commit_ts,
         added=False,
         rebased=False,
-        reason=f"bronze holds snapshot {stored} already ({known.rows} rows); nothing was added"
-        + (", this run took it" if own else ""),
+        horizon=read_horizon(bronze.table, snapshot),
+        event=known.event,
+        reason=f"bronze holds snapshot {snapshot} already ({known.rows} rows); nothing was added",
     )

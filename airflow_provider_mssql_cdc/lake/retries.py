@@ -20,24 +20,33 @@ _LONGEST_PAUSE_SECONDS = 2.0
 Outcome = TypeVar("Outcome")
 
 
-def until_committed(try_once: Callable[[], Outcome], *, what: str) -> Outcome:
+def until_committed(
+    try_once: Callable[[], Outcome],
+    *,
+    what: str,
+    reload: Callable[[], object] | None = None,
+    tries: int = MAX_TRIES,
+) -> Outcome:
     """Call ``try_once`` until no other commit gets in its way.
 
-    ``try_once`` opens the table, decides and commits with that one handle. delta-rs has its own 15
-    attempts inside each try; they keep the decision and give up when many write at once, or when the
-    decision itself is overtaken. The pauses grow and are random, so that two do not collide again.
+    ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
+    inside each try; they keep the decision, and give up when many write at once or when the decision
+    itself is overtaken. The pauses grow and are random, so that two do not collide again.
 
-    :raises CommitConflict: after :data:`MAX_TRIES` tries; at most about a minute.
+    :param reload: called before each further try, to decide on the newest version.
+    :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
     """
-    for number in range(1, MAX_TRIES + 1):
+    for number in range(1, tries + 1):
         try:
             return try_once()
         except CommitFailedError as exc:
-            if number == MAX_TRIES:
+            if number == tries:
                 raise CommitConflict(
-                    f"{what}: another commit was first, {MAX_TRIES} times in a row ({exc}). Nothing was "
+                    f"{what}: another commit was first, {tries} times in a row ({exc}). Nothing was "
                     "written by this attempt; it can be tried again"
                 ) from exc
             log.debug("%s: try %d lost to another commit: %s", what, number, exc)
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**number)))
+            if reload is not None:
+                reload()
     raise AssertionError("unreachable")  # the last try returns or raises

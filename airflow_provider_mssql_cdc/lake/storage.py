@@ -49,7 +49,7 @@ class TableStorage:
     def size(self, name: str) -> int | None:
         """Bytes, None when there is no such file."""
         info = self._files.get_file_info(name)
-        return None if info.type == pafs.FileType.NotFound else int(info.size)
+        return int(info.size) if info.type == pafs.FileType.File else None
 
     def footer(self, name: str) -> pq.FileMetaData:
         """The Parquet footer; ``pyarrow.ArrowInvalid`` when the file holds none."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-import pyarrow as pa
 from deltalake import QueryBuilder
 
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _COMMITS_SEARCHED = 1000
@@ -21,13 +21,15 @@ class StoredSnapshot:
     """A snapshot in bronze.
 
     :param version: the commit that made it complete; where the log has forgotten, the version looked at.
-    :param commit_ts: UTC, without zone; None where it is unknown, to the server or by now.
+    :param commit_ts: UTC; None where it is unknown, to the server or by now.
+    :param event: how its commit named it; ``bootstrap`` where the log has forgotten.
     """
 
     snapshot: Lsn
     rows: int
     version: int
     commit_ts: datetime | None
+    event: Literal["bootstrap", "resnapshot"] = "bootstrap"
 
 
 def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
@@ -39,12 +41,13 @@ def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
         rows=_rows_counted(bronze, snapshot) if rows is None else rows,
         version=bronze.version if commit is None else int(commit["version"]),
         commit_ts=_stamped_time(bronze, snapshot) if commit is None else _logged_time(commit),
+        event="resnapshot" if commit is not None and commit.get("event") == "resnapshot" else "bootstrap",
     )
 
 
 def _rows_by_statistics(bronze: Bronze, snapshot: Lsn) -> int | None:
     """None when a file holds rows of this snapshot beside others, or says nothing."""
-    actions = pa.table(bronze.table.get_add_actions(flatten=True))
+    actions = read_all(bronze.table.get_add_actions(flatten=True))
     needed = ("num_records", "min._snapshot", "max._snapshot", "null_count._snapshot")
     if not set(needed) <= set(actions.column_names):
         return 0 if actions.num_rows == 0 else None
@@ -68,12 +71,13 @@ def _rows_counted(bronze: Bronze, snapshot: Lsn) -> int:
 def _stamped_time(bronze: Bronze, snapshot: Lsn) -> datetime | None:
     where = f'"_start_lsn" = \'{snapshot.text}\' AND "_operation" = 0'
     found = _query(bronze, f'SELECT "_commit_ts" AS t FROM bronze WHERE {where} LIMIT 1')
-    return found[0]["t"] if found else None
+    time: datetime | None = found[0]["t"] if found else None
+    return None if time is None else time.replace(tzinfo=UTC)
 
 
 def _query(bronze: Bronze, sql: str) -> list[dict[str, Any]]:
     result = QueryBuilder().register("bronze", bronze.table).execute(sql)
-    rows: list[dict[str, Any]] = pa.table(result.read_all()).to_pylist()
+    rows: list[dict[str, Any]] = read_all(result).to_pylist()
     return rows
 
 
@@ -95,4 +99,4 @@ def _described(commit: dict[str, Any]) -> dict[str, Any]:
 
 def _logged_time(commit: dict[str, Any]) -> datetime | None:
     text = commit.get("commit_ts")
-    return datetime.fromisoformat(text).replace(tzinfo=None) if text else None
+    return datetime.fromisoformat(text) if text else None

@@ -11,12 +11,16 @@ An LSN has 80 bits and a version 64, so each LSN is two transactions, ``.hi`` an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SNAPSHOT = "mssql_cdc#snapshot"
 """S of the newest complete snapshot."""
@@ -34,6 +38,27 @@ CHANGES = "mssql_cdc#changes"
 def run_app_id(run: str) -> str:
     """The app id under which a resnapshot records which Airflow run asked for it."""
     return f"mssql_cdc#run.{run}"
+
+
+def horizon_app_id(snapshot: Lsn) -> str:
+    """Under which the horizon of snapshot S is kept: ``.hi``, ``.lo`` and ``.time``."""
+    return f"mssql_cdc#after.{snapshot.text}"
+
+
+def horizon_transactions(snapshot: Lsn, horizon: ReadHorizon) -> list[Transaction]:
+    """The horizon of a snapshot's reads: its LSN, and its time in microseconds since 1970 (UTC)."""
+    app_id = horizon_app_id(snapshot)
+    microseconds = (horizon.time - _EPOCH) // timedelta(microseconds=1)
+    return [*lsn_transactions(app_id, horizon.lsn), Transaction(f"{app_id}.time", microseconds)]
+
+
+def read_horizon(table: DeltaTable, snapshot: Lsn) -> ReadHorizon | None:
+    """What :func:`horizon_transactions` recorded; None for a snapshot without a read."""
+    app_id = horizon_app_id(snapshot)
+    lsn, microseconds = read_lsn(table, app_id), table.transaction_version(f"{app_id}.time")
+    if lsn is None or microseconds is None:
+        return None
+    return ReadHorizon(lsn, _EPOCH + timedelta(microseconds=microseconds))
 
 
 def lsn_transactions(app_id: str, lsn: Lsn) -> list[Transaction]:

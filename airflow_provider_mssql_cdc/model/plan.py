@@ -54,11 +54,6 @@ class PlanId:
     def text(self) -> str:
         return f"{self.snapshot.text}-{self.run}-{self.nonce}"
 
-    @property
-    def run_prefix(self) -> str:
-        """What the names of all files staged by this run and this S begin with."""
-        return f"{self.snapshot.text}-{self.run}-"
-
     def __str__(self) -> str:
         return self.text
 

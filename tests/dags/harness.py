@@ -86,9 +86,11 @@ def states(dag_run: Any) -> dict[tuple[str, int], str]:
 
 def returned(dag_run: Any, task_id: str, map_index: int = -1) -> Any:
     """The return value of a task, from the database as another process would read it."""
+    from airflow import settings
     from airflow.models.xcom import XComModel
 
-    value = XComModel.get_many(
+    query = XComModel.get_many(
         run_id=dag_run.run_id, dag_ids=dag_run.dag_id, task_ids=task_id, map_indexes=map_index, key="return_value"
-    ).first()
+    )
+    value = settings.Session().scalars(query).first()
     return None if value is None else XComModel.deserialize_value(value)

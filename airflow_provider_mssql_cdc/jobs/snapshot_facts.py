@@ -1,0 +1,96 @@
+"""The facts row of a finished snapshot, by whoever finishes it first, and again from bronze if it is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
+from airflow_provider_mssql_cdc.lake.facts import write_facts
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
+from airflow_provider_mssql_cdc.planning.completeness import CompletePlan
+from airflow_provider_mssql_cdc.source.watermarks import retention_status
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+def snapshot_facts(
+    committed: SnapshotCommit,
+    *,
+    bronze: Bronze,
+    source: LoadableTable | None = None,
+    session: SourceSession | None = None,
+    plan: CompletePlan | None = None,
+) -> FactsRow:
+    """What is known of a finished snapshot; without a session only what bronze itself still tells."""
+    identity = bronze.identity
+    row = FactsRow(
+        event=committed.event,
+        target=bronze.location.uri,
+        source=f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}",
+        snapshot=committed.snapshot,
+        rows=committed.rows,
+        deletes=0,
+        inserts=0,
+        updates=0,
+        min_lsn=committed.snapshot,
+        min_commit_ts=committed.commit_ts,
+        max_lsn=committed.snapshot,
+        max_commit_ts=committed.commit_ts,
+        end_lsn=committed.snapshot,
+        end_commit_ts=committed.commit_ts,
+        consistent_after=committed.horizon.consistent_after() if committed.horizon else None,
+    )
+    if source is None or session is None or plan is None:
+        return row
+    instance = source.description.instance
+    retention = retention_status(session, instance, position=committed.snapshot)
+    return replace(
+        row,
+        capture_instance=instance.name,
+        isolation=session.isolation or "read committed",
+        driver=session.driver,
+        retention_watermark_ts=retention.watermark_ts,
+        retention_headroom_hours=retention.headroom_hours,
+        source_max_commit_ts=retention.newest_commit_ts,
+        capture_lag_seconds=retention.capture_lag_seconds,
+        detail=_detail(source, plan),
+    )
+
+
+def _detail(source: LoadableTable, plan: CompletePlan) -> dict[str, Any]:
+    """What was chosen and how it was cut; names of columns, never a key value."""
+    return {
+        "plan": plan.plan.text,
+        "ranges": len(plan.ranges),
+        "files": len(plan.files),
+        "key": [column.name for column in source.keys.key or ()],
+        "split_by": [column.name for column in source.split_columns],
+    }
+
+
+def write_snapshot_facts(
+    table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, started_at: datetime
+) -> bool:
+    """Write the row unless it is there; False when it was."""
+    assert row.snapshot is not None
+    elapsed = datetime.now(UTC) - started_at
+    signed = replace(
+        row,
+        started_at=started_at,
+        duration_ms=round(elapsed.total_seconds() * 1000),
+        dag_id=attempt.dag_id,
+        run_id=attempt.run_id,
+        task_id=attempt.task_id,
+        map_index=attempt.map_index,
+        try_number=attempt.try_number,
+    )
+    identifier = facts_identifier(row.target, row.event, row.snapshot)
+    return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)

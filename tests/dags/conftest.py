@@ -1,0 +1,47 @@
+"""A server with one table older than its CDC, a lake in a folder, and the connection between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_mssql_cdc import MssqlCdcTable
+from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
+
+ORDERS = 1000
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedSqlServer]:
+    """``dbo.orders`` with 1,000 rows, then CDC, then the Airflow connection ``erp``."""
+    with EmbeddedSqlServer(database="shop") as running:
+        running.execute(
+            "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, name nvarchar(40) NULL, "
+            "amount decimal(18, 4) NULL, placed datetime2(7) NULL)"
+        )
+        running.executemany(
+            "INSERT INTO dbo.orders VALUES (?, ?, ?, '2024-02-29T23:59:59.1234567')",
+            [(number, f"order {number}", number) for number in range(ORDERS)],
+        )
+        running.enable_cdc("dbo.orders")
+        monkeypatch.setenv("AIRFLOW_CONN_ERP", running.airflow_connection())
+        yield running
+
+
+@pytest.fixture
+def make_table(tmp_path: Path) -> Callable[..., MssqlCdcTable]:
+    """An MssqlCdcTable for ``dbo.orders`` in a lake of this test's own."""
+
+    def make(**arguments: object) -> MssqlCdcTable:
+        given = {
+            "mssql_conn_id": "erp",
+            "capture_instance": "dbo_orders",
+            "bronze": str(tmp_path / "bronze" / "orders"),
+            "facts": str(tmp_path / "ops" / "facts"),
+            **arguments,
+        }
+        return MssqlCdcTable(**given)  # type: ignore[arg-type]
+
+    return make
