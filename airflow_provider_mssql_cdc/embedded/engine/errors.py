@@ -57,7 +57,7 @@ def _constraint(text: str, catalog: Catalog) -> SqlError:
 
 
 def _is_index(place: str, table: Table, index: Index) -> bool:
-    if index.storage is not None and place == f"index '{index.storage}'":
+    if index.storage is not None and place in (f"index '{index.storage}'", f"index '{index.storage}#null'"):
         return True
     stored = {c.name: c.storage for c in table.columns}
     return place == ", ".join(f"{table.storage}.{stored[name]}" for name, _ in index.columns)

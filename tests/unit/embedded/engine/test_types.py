@@ -1,0 +1,186 @@
+"""Values come back as they went in, at each type's edges, as parameters, literals, text and bulk rows."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from airflow_provider_mssql_cdc.embedded.engine import Session
+
+WIDE = Decimal("9" * 38)
+GUID = uuid.UUID("0e984725-c51c-4bf4-9960-e1c80e27aba0")
+VALUES: list[tuple[str, Any]] = [
+    ("bit", True),
+    ("tinyint", 255),
+    ("smallint", -32768),
+    ("int", -(2**31)),
+    ("bigint", 2**63 - 1),
+    ("bigint", -(2**63)),
+    ("decimal(18,4)", Decimal("-12345678901234.5678")),
+    ("decimal(38,0)", WIDE),
+    ("decimal(38,0)", WIDE.copy_negate()),
+    ("decimal(38,38)", Decimal("0." + "9" * 38)),
+    ("money", Decimal("922337203685477.5807")),
+    ("money", Decimal("-922337203685477.5808")),
+    ("smallmoney", Decimal("-214748.3648")),
+    ("float", 1.7976931348623157e308),
+    ("float", 5e-324),
+    ("real", 3.4028234663852886e38),
+    ("date", date(1, 1, 1)),
+    ("date", date(9999, 12, 31)),
+    ("time(7)", time(23, 59, 59, 999999)),
+    ("datetime", datetime(1753, 1, 1)),
+    ("datetime", datetime(9999, 12, 31, 23, 59, 59, 997000)),
+    ("smalldatetime", datetime(2079, 6, 6, 23, 59)),
+    ("datetime2(7)", datetime(1, 1, 1)),
+    ("datetime2(7)", datetime(9999, 12, 31, 23, 59, 59, 999999)),
+    ("datetimeoffset(7)", datetime(2020, 1, 1, 5, tzinfo=timezone(timedelta(hours=-14)))),
+    ("datetimeoffset(7)", datetime(1, 1, 1, tzinfo=UTC)),
+    ("varchar(10)", "trail   "),
+    ("varchar(10)", ""),
+    ("nvarchar(10)", "emoji😀"),
+    ("nvarchar(10)", "a\0b"),
+    ("varchar(max)", "x" * 20_000),
+    ("nvarchar(max)", "é" * 20_000),
+    ("varbinary(10)", b"\x00\xff"),
+    ("varbinary(max)", b"\x01" * 20_000),
+    ("image", b"\x01\x02"),
+    ("text", "some text"),
+    ("xml", "<a/>"),
+    ("uniqueidentifier", GUID),
+]
+
+
+@pytest.mark.parametrize(("declared", "value"), VALUES)
+def test_a_value_survives_a_parameter_and_a_bulk_row(session: Session, declared: str, value: Any) -> None:
+    session.run(f"CREATE TABLE t (v {declared})")
+    session.run("INSERT INTO t VALUES (@p1)", value)
+    session.executemany("INSERT INTO t VALUES (?)", [(value,), (None,)])
+    assert session.rows("SELECT v FROM t") == [(value,), (value,), (None,)]
+
+
+TEXTS = [
+    ("bit", "1"),
+    ("bigint", "-9223372036854775808"),
+    ("decimal(38,10)", "1234567890123456789012345678.0123456789"),
+    ("date", "0001-01-01"),
+    ("time(0)", "23:59:59"),
+    ("time(7)", "00:00:00.0000001"),
+    ("datetime2(7)", "0001-01-01 00:00:00.0000001"),
+    ("datetime2(3)", "2020-01-01 00:00:00.123"),
+    ("datetimeoffset(7)", "9999-12-31 23:59:59.9999999 +00:00"),
+    ("datetimeoffset(0)", "2020-01-01 00:00:00 -14:00"),
+    ("uniqueidentifier", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
+]
+
+
+@pytest.mark.parametrize(("declared", "text"), TEXTS)
+def test_text_to_a_type_and_back_is_the_same_text(session: Session, declared: str, text: str) -> None:
+    assert session.rows(f"SELECT CAST(CAST(@p1 AS {declared}) AS varchar(60))", text) == [(text,)]
+
+
+CONVERSIONS = [
+    ("CAST(CAST('2020-01-02 15:04:05.123' AS datetime) AS varchar(30))", "Jan  2 2020  3:04PM"),
+    ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05.123' AS datetime), 121)", "2020-01-02 15:04:05.123"),
+    ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05.123' AS datetime), 126)", "2020-01-02T15:04:05.123"),
+    ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05' AS datetime), 126)", "2020-01-02T15:04:05"),
+    ("CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 127)", "2020-01-02T13:04:05.000Z"),
+    ("CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 126)", "2020-01-02T15:04:05.000+02:00"),
+    ("CONVERT(varchar(20), CAST('15:04:05.1234567' AS time(7)), 114)", "15:04:05:123"),
+    ("CONVERT(char(8), CAST('2020-01-02' AS date), 112)", "20200102"),
+    ("CONVERT(varchar(22), 0x00000021000000A80005, 1)", "0x00000021000000A80005"),
+    ("CONVERT(varchar(22), 0x0021, 2)", "0021"),
+    ("CONVERT(varchar(30), CAST(0.1 AS float), 3)", "1.0000000000000001e-001"),
+    ("CAST(CAST(1234.5678 AS money) AS varchar(20))", "1234.57"),
+    ("CONVERT(varchar(20), CAST(1234.5678 AS money), 2)", "1234.5678"),
+    ("CAST(CAST(1e15 AS float) AS varchar(20))", "1e+015"),
+    ("CAST(5 AS char(3)) + '|'", "5  |"),
+    ("CAST(12345 AS varchar(3))", "*"),
+    ("CAST('abcdef' AS varchar(3))", "abc"),
+    ("UPPER('äbc') + LOWER('ÄBC')", "ÄBCäbc"),
+    ("REPLACE('aXbxc', 'x', '-')", "a-b-c"),
+    ("CONCAT('a', NULL, 1, N'é')", "a1é"),
+    ("QUOTENAME('a]b')", "[a]]b]"),
+]
+
+
+@pytest.mark.parametrize(("expression", "text"), CONVERSIONS)
+def test_conversions_to_text_are_spelled_as_sql_server_spells_them(
+    session: Session, expression: str, text: str
+) -> None:
+    assert session.rows(f"SELECT {expression}") == [(text,)]
+
+
+PLAIN = [
+    ("CONVERT(binary(10), '0x21', 1)", b"\x21" + b"\0" * 9),
+    ("CONVERT(bigint, 0x00000000000000FF)", 255),
+    ("CAST(255 AS binary(8))", b"\0" * 7 + b"\xff"),
+    ("CAST(CAST(0x0102030405060708 AS rowversion) AS bigint)", 0x0102030405060708),
+    ("7 / 2", 3),
+    ("-7 / 2", -3),
+    ("-7 % 3", -1),
+    ("10 / 4.0", Decimal("2.500000")),
+    ("2147483648 - 1", Decimal(2147483647)),
+    ("CAST(1.005 AS decimal(5,2))", Decimal("1.01")),
+    ("CAST(2.5 AS int)", 2),
+    ("LEN('ab  ')", 2),
+    ("LEN(N'😀')", 2),
+    ("DATALENGTH(N'abc')", 6),
+    ("DATALENGTH(CAST('a' AS char(5)))", 5),
+    ("DATEDIFF(day, '2020-02-28', '2020-03-01')", 2),
+    ("DATEDIFF(month, '2020-01-31', '2020-02-01')", 1),
+    ("DATEADD(month, 1, CAST('2020-01-31' AS date))", date(2020, 2, 29)),
+    ("SWITCHOFFSET(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset(0)), '+00:00')", datetime(2020, 1, 1, 10, tzinfo=UTC)),
+    ("CAST(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset) AS datetime2(0))", datetime(2020, 1, 1, 12)),
+    ("CAST('2020-01-01 12:00' AS datetime2) AT TIME ZONE 'UTC'", datetime(2020, 1, 1, 12, tzinfo=UTC)),
+    ("TRY_CAST('x' AS int)", None),
+    ("COALESCE(NULL, 5)", 5),
+    ("ISNULL(CAST(NULL AS varchar(2)), 'abc')", "ab"),
+    ("IIF(1 = 1, 'y', 'n')", "y"),
+    ("CASE WHEN 1 = 0 THEN 1 END", None),
+    ("COLLATIONPROPERTY('Greek_CI_AS', 'CodePage')", "1253"),
+    ("ABS(-5)", 5),
+]
+
+
+@pytest.mark.parametrize(("expression", "value"), PLAIN)
+def test_expressions_have_sql_servers_values(session: Session, expression: str, value: Any) -> None:
+    ((found,),) = session.rows(f"SELECT {expression}")
+    assert found == value or str(found) == value
+
+
+def test_char_columns_are_padded_and_varchar_columns_keep_their_blanks(session: Session) -> None:
+    session.run("CREATE TABLE t (c char(4), n nchar(4), v varchar(4), b binary(4))")
+    session.run("INSERT INTO t VALUES ('a', N'é', 'b ', 0x01)")
+    assert session.rows("SELECT * FROM t") == [("a   ", "é   ", "b ", b"\x01\0\0\0")]
+
+
+def test_result_columns_are_typed_as_the_catalog_types_them(session: Session) -> None:
+    session.run("CREATE TABLE t (a int NOT NULL, b varchar(5) COLLATE Greek_CI_AS, c decimal(9,2), d datetime2(3), rv rowversion)")
+    result = next(iter(session.execute("SELECT a, b, c, d, rv, a + 1, N'x', COUNT(*) OVER () FROM t")))
+    shown = [(c.name, c.type.name, c.type.length, c.type.precision, c.type.scale, c.nullable) for c in result.columns]
+    assert shown == [
+        ("a", "int", None, None, None, False),
+        ("b", "varchar", 5, None, None, True),
+        ("c", "decimal", None, 9, 2, True),
+        ("d", "datetime2", None, None, 3, True),
+        ("rv", "timestamp", None, None, None, False),
+        ("", "int", None, None, None, False),
+        ("", "nvarchar", 2, None, None, False),
+        ("", "int", None, None, None, False),
+    ]
+    assert result.columns[1].type.collation == "Greek_CI_AS"
+
+
+def test_sums_have_sql_servers_types_and_overflow(session: Session, error_of) -> None:
+    session.run("CREATE TABLE t (i int, b bigint, d decimal(5,2), w decimal(38,2), m money)")
+    session.run("INSERT INTO t VALUES (2147483647, 1, 1.25, 1.5, 1), (-1, 2, 2.25, 2.5, 2)")
+    assert session.rows("SELECT SUM(i), SUM(b), SUM(d), SUM(w), SUM(m), AVG(i), AVG(d) FROM t") == [
+        (2147483646, 3, Decimal("3.50"), Decimal("4.00"), Decimal(3), 1073741823, Decimal("1.750000"))
+    ]
+    session.run("UPDATE t SET i = 2147483647")
+    assert error_of(session, "SELECT SUM(i) FROM t") == 8115
