@@ -18,11 +18,13 @@ from airflow_provider_mssql_cdc.lake.identity import SOURCE_PROPERTY, described,
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.log_checks import (
     COMMIT_KEY,
+    EVENT_KEY,
     refuse_restored,
     refuse_rows_without_position,
     refuse_unsafe_properties,
 )
 from airflow_provider_mssql_cdc.lake.transactions import distinct, read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
@@ -108,15 +110,22 @@ class Bronze:
         files: Sequence[AddAction],
         *,
         transactions: Sequence[Transaction],
+        event: Event,
         user_metadata: Mapping[str, Any],
     ) -> int:
         """One commit on this handle's version; returns the version it became. Reload before the next.
 
+        :param event: what the facts will call it.
+        :param user_metadata: for people, as JSON in the log; Delta forgets it when it cleans its log.
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
         commit = secrets.token_hex(8)
         properties = CommitProperties(
-            custom_metadata={"userMetadata": json.dumps(user_metadata), COMMIT_KEY: commit},
+            custom_metadata={
+                "userMetadata": json.dumps(user_metadata),
+                COMMIT_KEY: commit,
+                EVENT_KEY: event,
+            },
             app_transactions=distinct(transactions),
         )
         self.table.create_write_transaction(

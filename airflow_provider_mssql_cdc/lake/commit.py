@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal
 
 from deltalake import Transaction
 from deltalake.transaction import AddAction
@@ -17,7 +16,7 @@ from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.retries import until_committed
 from airflow_provider_mssql_cdc.lake.staged_files import add_actions
-from airflow_provider_mssql_cdc.lake.stored_snapshot import stored_snapshot
+from airflow_provider_mssql_cdc.lake.stored_snapshot import SnapshotEvent, stored_snapshot
 from airflow_provider_mssql_cdc.lake.times import naive_utc
 from airflow_provider_mssql_cdc.lake.transactions import (
     BASE,
@@ -64,7 +63,7 @@ class SnapshotCommit:
     added: bool
     rebased: bool
     horizon: ReadHorizon | None
-    event: Literal["bootstrap", "resnapshot"]
+    event: SnapshotEvent
     reason: str
 
 
@@ -81,15 +80,13 @@ class _Offer:
     rows: int
     horizon: ReadHorizon | None
 
-    def user_metadata(self, event: str) -> dict[str, str | None]:
-        """For people; Delta forgets it when it cleans its log."""
+    def user_metadata(self) -> dict[str, str | None]:
         time = None if self.commit_ts is None else naive_utc(self.commit_ts).replace(tzinfo=UTC).isoformat()
         return {
             "snapshot": self.instance,
             "lsn": self.snapshot.text,
             "commit_ts": time,
             "run_id": self.run_id,
-            "event": event,
         }
 
 
@@ -135,6 +132,8 @@ def commit_snapshot(
 
     def once() -> SnapshotCommit:
         bronze.check_identity(identity)
+        if resnapshot and bronze.snapshot_of_run(run) is not None:
+            return held_snapshot(bronze)  # one per run: this one's files may be gone already
         gap_holds = gap and bronze.state.coverage is not None and bronze.state.coverage.changes == proven_at
         decision = decide_snapshot_commit(bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds)
         if isinstance(decision, KeepStored):
@@ -151,11 +150,12 @@ def _added(
     bronze: Bronze, offer: _Offer, *, decision: AddSnapshot, files: Callable[[], list[AddAction]]
 ) -> SnapshotCommit:
     before = bronze.state
-    event: Literal["bootstrap", "resnapshot"] = "bootstrap" if before.snapshot is None else "resnapshot"
+    event: SnapshotEvent = "bootstrap" if before.snapshot is None else "resnapshot"
     version = bronze.commit(
         files(),
         transactions=_transactions(before, offer, decision=decision),
-        user_metadata=offer.user_metadata(event),
+        event=event,
+        user_metadata=offer.user_metadata(),
     )
     rebased = decision.rebase and before.coverage is not None
     return SnapshotCommit(

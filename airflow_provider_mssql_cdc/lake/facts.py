@@ -13,11 +13,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
+from airflow_provider_mssql_cdc.lake.constants import one
 from airflow_provider_mssql_cdc.lake.facts_schema import FACTS_SCHEMA, facts_properties
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.retries import until_committed
 from airflow_provider_mssql_cdc.lake.schema import same_type
-from airflow_provider_mssql_cdc.lake.times import naive_utc
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
@@ -97,16 +97,15 @@ def _create(location: TableLocation) -> DeltaTable:
 def _as_table(row: FactsRow) -> pa.Table:
     values = {field.name: _plain(getattr(row, field.name)) for field in fields(row)}
     if values["written_at"] is None:
-        values["written_at"] = naive_utc(datetime.now(UTC))
-    return pa.Table.from_pylist([values], schema=FACTS_SCHEMA)
+        values["written_at"] = datetime.now(UTC)
+    arrays = [one(values[field.name], field.type) for field in FACTS_SCHEMA]
+    return pa.table(arrays, schema=FACTS_SCHEMA)
 
 
 def _plain(value: Any) -> Any:
-    """What Arrow takes: an LSN is its text, a time is UTC without zone, a mapping is JSON."""
+    """An LSN is its text, a mapping is JSON."""
     if isinstance(value, Lsn):
         return value.text
-    if isinstance(value, datetime):
-        return naive_utc(value)
-    if isinstance(value, str | int | float | None):
+    if isinstance(value, str | int | float | datetime | None):
         return value
     return json.dumps(dict(value), ensure_ascii=False, default=str)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, StateDamaged
+from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.model.state import BronzeState
 
 COMMIT_KEY = "mssql_cdc.commit"
 """In the commit info of every commit that carries one of our transactions: a random text of its own."""
+
+EVENT_KEY = "mssql_cdc.event"
+"""In the same place: what the commit was, as the facts call it."""
 
 _FORGETS_TRANSACTIONS = "delta.setTransactionRetentionDuration"
 _RENAMES_COLUMNS = "delta.columnMapping.mode"
@@ -92,5 +95,5 @@ def _target(restore: dict[str, Any]) -> int | None:
 
 
 def _holds_rows(table: DeltaTable) -> bool:
-    records = pa.table(table.get_add_actions()).column("num_records")
+    records = read_all(table.get_add_actions()).column("num_records")
     return any(count is None or count > 0 for count in records.to_pylist())

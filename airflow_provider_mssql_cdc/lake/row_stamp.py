@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_mssql_cdc.lake.constants import repeated
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema
-from airflow_provider_mssql_cdc.lake.times import naive_utc
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 SNAPSHOT_ROW = 0
@@ -38,7 +38,7 @@ class RowStamp:
             "_capture_instance": self.instance,
             "_start_lsn": self.start_lsn.text,
             "_operation": SNAPSHOT_ROW,
-            "_commit_ts": None if self.commit_ts is None else naive_utc(self.commit_ts),
+            "_commit_ts": self.commit_ts,
             "_snapshot": self.snapshot.text,
             "_chunk": self.chunk,
         }
@@ -47,26 +47,18 @@ class RowStamp:
         """One of bronze's own columns, ``length`` rows of it; a slice of an array that is kept."""
         known = self._arrays.get(name)
         if known is None or len(known) < length:
-            known = self._arrays[name] = _repeated(self._values().get(name), _TYPES[name], length=length)
+            known = self._arrays[name] = self._repeated(name, length)
         return known.slice(0, length)
+
+    def _repeated(self, name: str, length: int) -> pa.Array:
+        value = self._values().get(name)
+        return repeated(value, self.stored_type(name) if value is None else _TYPES[name], length=length)
 
     @staticmethod
     def stored_type(name: str) -> pa.DataType:
         """The Arrow type that :meth:`column` has: texts are dictionaries of one word."""
-        return _stored(_TYPES[name])
+        return _ONE_WORD if pa.types.is_string(_TYPES[name]) else _TYPES[name]
 
 
 _TYPES = {name: bronze_schema(()).field(name).type for name in METADATA_NAMES}
 _ONE_WORD = pa.dictionary(pa.int8(), pa.string())
-
-
-def _repeated(value: Any, arrow_type: pa.DataType, *, length: int) -> pa.Array:
-    if value is None:
-        return pa.nulls(length, _stored(arrow_type))
-    if pa.types.is_string(arrow_type):
-        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), length), pa.array([value]))
-    return pa.repeat(pa.scalar(value, arrow_type), length)
-
-
-def _stored(arrow_type: pa.DataType) -> pa.DataType:
-    return _ONE_WORD if pa.types.is_string(arrow_type) else arrow_type

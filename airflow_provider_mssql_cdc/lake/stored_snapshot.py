@@ -11,7 +11,10 @@ from deltalake import QueryBuilder
 
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.constants import read_all
+from airflow_provider_mssql_cdc.lake.log_checks import EVENT_KEY
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+
+SnapshotEvent = Literal["bootstrap", "resnapshot"]
 
 _COMMITS_SEARCHED = 1000
 
@@ -29,7 +32,7 @@ class StoredSnapshot:
     rows: int
     version: int
     commit_ts: datetime | None
-    event: Literal["bootstrap", "resnapshot"] = "bootstrap"
+    event: SnapshotEvent
 
 
 def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
@@ -41,7 +44,7 @@ def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
         rows=_rows_counted(bronze, snapshot) if rows is None else rows,
         version=bronze.version if commit is None else int(commit["version"]),
         commit_ts=_stamped_time(bronze, snapshot) if commit is None else _logged_time(commit),
-        event="resnapshot" if commit is not None and commit.get("event") == "resnapshot" else "bootstrap",
+        event="resnapshot" if commit is not None and commit["event"] == "resnapshot" else "bootstrap",
     )
 
 
@@ -85,7 +88,7 @@ def _commit_of(bronze: Bronze, snapshot: Lsn) -> dict[str, Any] | None:
     for commit in bronze.table.history(_COMMITS_SEARCHED):
         described = _described(commit)
         if described.get("lsn") == snapshot.text and "snapshot" in described:
-            return {**described, "version": commit["version"]}
+            return {**described, "version": commit["version"], "event": commit.get(EVENT_KEY)}
     return None
 
 

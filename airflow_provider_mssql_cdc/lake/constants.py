@@ -1,0 +1,61 @@
+"""Arrow arrays of one value, built from bytes.
+
+``pa.array`` and ``pa.scalar`` import pandas where it is installed, to see whether they were handed one
+of its objects: a second of CPU and some 50 MB for every task.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_mssql_cdc.lake.times import naive_utc
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without a zone, as Delta's timestamp_ntz
+
+
+def _microseconds(value: datetime) -> int:
+    return (naive_utc(value) - _EPOCH) // timedelta(microseconds=1)
+
+
+_LAYOUT: dict[pa.DataType, tuple[str, Callable[[Any], Any]]] = {
+    pa.int32(): ("<i", int),
+    pa.int64(): ("<q", int),
+    pa.float64(): ("<d", float),
+    pa.timestamp("us"): ("<q", _microseconds),
+}
+
+
+def repeated(value: Any, arrow_type: pa.DataType, *, length: int) -> pa.Array:
+    """``length`` times ``value``; None is NULL. A text becomes a dictionary of one word."""
+    if value is None:
+        return pa.nulls(length, arrow_type)
+    if pa.types.is_string(arrow_type):
+        indices = pa.Array.from_buffers(pa.int8(), length, [None, pa.py_buffer(bytes(length))])
+        return pa.DictionaryArray.from_arrays(indices, one_text(value))
+    layout, convert = _LAYOUT[arrow_type]
+    return pa.Array.from_buffers(
+        arrow_type, length, [None, pa.py_buffer(struct.pack(layout, convert(value)) * length)]
+    )
+
+
+def one(value: Any, arrow_type: pa.DataType) -> pa.Array:
+    """An array of ``value`` alone, of exactly this type."""
+    if value is not None and pa.types.is_string(arrow_type):
+        return one_text(value)
+    return repeated(value, arrow_type, length=1)
+
+
+def one_text(value: str) -> pa.Array:
+    encoded = value.encode()
+    offsets = struct.pack("<ii", 0, len(encoded))
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
+
+
+def read_all(stream: Any) -> pa.Table:
+    """What deltalake returns, as a pyarrow table."""
+    return pa.RecordBatchReader.from_stream(stream).read_all()
