@@ -21,7 +21,7 @@ $(VENV)/.made: pyproject.toml .ci/environment .ci/system_libraries.py
 	@touch $@
 
 demo: $(VENV)/.made ## load a real table from the embedded server into Delta Lake, and show it
-	$(RUN) -m dags_examples.demo $(ARGS)
+	$(RUN) -m demo $(ARGS)
 
 test: lint types test-unit test-properties test-contract test-scenarios test-dags ## everything CI runs
 

@@ -59,6 +59,8 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)
             plan = PlanId.new(stored, request.attempt.run)
             return [PlannedRange(plan, 0, 1, done=True, resnapshot=request.resnapshot)]
+        for note in source.notes:
+            log.info("%s: %s", table.label, note)
         snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
         with session.transaction():
             ranges = cut_ranges(

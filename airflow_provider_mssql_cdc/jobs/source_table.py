@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,17 +18,18 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
-log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class LoadableTable:
-    """A source table that passed every check: what to read, on what to cut, and whose bronze it is."""
+    """A source table that passed every check: what to read, on what to cut, and whose bronze it is.
+
+    ``notes`` are sentences for the log: what was chosen, what is left out, what could not be told.
+    """
 
     description: SourceDescription
     columns: tuple[PlannedColumn, ...]
     keys: KeyChoice
     identity: SourceIdentity
+    notes: tuple[str, ...] = ()
 
     @property
     def lake_columns(self) -> tuple[LakeColumn, ...]:
@@ -56,12 +56,11 @@ def loadable_table(session: SourceSession, table: MssqlCdcTable) -> LoadableTabl
     problems = (*description.problems, *columns.problems, *keys.problems)
     if problems:
         raise PreflightFailed(table.label, problems)
-    for warning in (*description.notes, *columns.warnings, *keys.reasons):
-        log.info("%s: %s", table.label, warning)
     identity = SourceIdentity(
         conn_id=table.mssql_conn_id,
         database=description.table.database,
         schema=description.table.schema,
         table=description.table.name,
     )
-    return LoadableTable(description, columns.columns, keys, identity)
+    notes = (*description.notes, *columns.warnings, *keys.reasons)
+    return LoadableTable(description, columns.columns, keys, identity, notes)
