@@ -7,7 +7,7 @@ import re
 from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, MAX_LENGTH, SqlType
 
 _ARGUMENTS = r"\(\s*(max|\d{1,4})\s*(?:,\s*(\d{1,2})\s*)?\)"
-_DECLARED = re.compile(rf"\s*([A-Za-z][A-Za-z0-9]*)\s*(?:{_ARGUMENTS}\s*)?\Z", re.I)
+_DECLARED = re.compile(rf"\s*([A-Za-z][A-Za-z0-9]*)\s*(?:{_ARGUMENTS}\s*)?\Z", re.I | re.ASCII)
 _SYNONYMS = {"numeric": "decimal", "dec": "decimal", "integer": "int", "sysname": "nvarchar"}
 _SCALED = frozenset({"time", "datetime2", "datetimeoffset"})
 _WITHOUT_ARGUMENTS = frozenset(

@@ -76,7 +76,7 @@ def plan_columns(
     targets, problems = _targets(columns, casts)
     warnings: list[str] = []
     planned: list[PlannedColumn] = []
-    for column in columns:
+    for column in (column for column in columns if column.captured or not column.column_set):
         omission = _omission(column)
         refusal = None if omission else _refusal(column, targets, allow=allow)
         if omission is not None:
@@ -136,7 +136,7 @@ def _cast_problem(column: Column, target: SqlType) -> str | None:
 
 def _omission(column: Column) -> str | None:
     if not column.captured:
-        return None if column.column_set else f"{_label(column)} is not captured by CDC and is left out"
+        return f"{_label(column)} is not captured by CDC and is left out"
     if column.computed:
         return f"{_label(column)} is computed and is left out: CDC records NULL for computed columns"
     return None
