@@ -105,12 +105,16 @@ def _source_problem(value: Any) -> str | None:
 def _storage_problem(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return f"storage_options is a dict of texts, got {type(value).__name__}"
-    wrong = sorted(str(key) for key, item in value.items() if not (isinstance(key, str) and isinstance(item, str)))
+    wrong = sorted(
+        str(key) for key, item in value.items() if not (isinstance(key, str) and isinstance(item, str))
+    )
     return f"storage_options holds values that are no text, under {wrong}" if wrong else None
 
 
 def _casts_problem(value: Any) -> str | None:
-    if isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) and k and v for k, v in value.items()):
+    if isinstance(value, Mapping) and all(
+        isinstance(k, str) and isinstance(v, str) and k and v for k, v in value.items()
+    ):
         return None
     return f"casts is a dict {{column: SQL type}}, got {value!r}"
 

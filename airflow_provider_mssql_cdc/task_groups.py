@@ -49,9 +49,9 @@ def mssql_cdc_bootstrap(
     :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
         only a mapped task knows, ``max_active_tis_per_dagrun`` for one, do no harm on the others.
     """
-    group = TaskGroup(group_id, default_args=default_args or {})
+    group = TaskGroup(group_id)
     # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
-    group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args}
+    group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
     with group:
         plan = MssqlCdcPlanOperator(
             task_id="plan",
@@ -70,4 +70,3 @@ def mssql_cdc_bootstrap(
             task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments
         )
     return group
-

@@ -40,7 +40,10 @@ class DemoTable:
         for number, line in enumerate(_lines(self.file), start=1):
             yield [
                 number,
-                *(None if text == "NA" else convert(text) for text, convert in zip(line, converts, strict=True)),
+                *(
+                    None if text == "NA" else convert(text)
+                    for text, convert in zip(line, converts, strict=True)
+                ),
             ]
 
 
@@ -54,7 +57,10 @@ TABLES = (
         "flights",
         "flights.csv.zip",
         (
-            *((name, *_SMALL) for name in ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay")),
+            *(
+                (name, *_SMALL)
+                for name in ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay")
+            ),
             *((name, *_SMALL) for name in ("arr_time", "sched_arr_time", "arr_delay")),
             ("carrier", "char(2)", str),
             ("flight", "int", int),
@@ -89,7 +95,9 @@ def fill(server: EmbeddedSqlServer) -> dict[str, int]:
     for table in TABLES:
         server.execute(table.ddl)
         marks = ", ".join("?" * (len(table.columns) + 1))
-        counts[table.name] = server.executemany(f"INSERT INTO dbo.{table.name} VALUES ({marks})", table.rows())
+        counts[table.name] = server.executemany(
+            f"INSERT INTO dbo.{table.name} VALUES ({marks})", table.rows()
+        )
     for table in TABLES:
         server.enable_cdc(f"dbo.{table.name}")
     return counts

@@ -44,9 +44,13 @@ class Writer:
         with self.server.session() as session:
             session.run("BEGIN TRANSACTION")
             session.rows(
-                "UPDATE dbo.flights SET dep_delay = dep_delay + 1 WHERE flight_id BETWEEN ? AND ?", picked, picked + 20
+                "UPDATE dbo.flights SET dep_delay = dep_delay + 1 WHERE flight_id BETWEEN ? AND ?",
+                picked,
+                picked + 20,
             )
-            session.rows("DELETE FROM dbo.flights WHERE flight_id = ?", self._random.randrange(1, self.flights))
+            session.rows(
+                "DELETE FROM dbo.flights WHERE flight_id = ?", self._random.randrange(1, self.flights)
+            )
             session.rows(
                 "INSERT INTO dbo.flights (flight_id, carrier, origin) VALUES (?, 'UA', 'EWR')",
                 self.flights + self.commits,

@@ -79,7 +79,9 @@ def complete_snapshot(
         committed = held_snapshot(bronze)
         facts = snapshot_facts(committed, bronze=bronze)
     else:
-        committed, facts = _commit(table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect)
+        committed, facts = _commit(
+            table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect
+        )
     write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     remove_losers(bronze.location, run=attempt.run)
     return CompletedSnapshot(

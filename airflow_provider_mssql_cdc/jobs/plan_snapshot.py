@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.location import TableLocation
@@ -50,7 +52,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
     :raises NotReadyYet: a resnapshot's S would not be above the stored one.
     """
-    table = request.table
+    table, started_at = request.table, datetime.now(UTC)
     with connect() as session:
         source = loadable_table(session, table)
         bronze = open_or_create(TableLocation.bronze_of(table), source.identity, source.lake_columns)
@@ -70,7 +72,9 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
                 rows_per_range=request.rows_per_range,
                 max_ranges=request.max_ranges,
             )
+        facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=ranges)
     _log_plan(request, snapshot, ranges)
+    write_snapshot_facts(table, facts, attempt=request.attempt, started_at=started_at)
     return _items(request, snapshot, source=source, ranges=ranges)
 
 
@@ -93,9 +97,9 @@ def _record_snapshot(
             return snapshot
         if time.monotonic() >= deadline:
             raise NotReadyYet(
-                f"{request.table.label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and a "
-                "resnapshot needs a later LSN. Capture moves with the next commit or within about five minutes "
-                "on a quiet database; if it does not, look at the capture job"
+                f"{request.table.label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and "
+                "a resnapshot needs a later LSN. Capture moves with the next commit, or within about five "
+                "minutes on a quiet database; if it does not, look at the capture job"
             )
         time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 

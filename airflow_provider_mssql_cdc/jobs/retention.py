@@ -23,8 +23,8 @@ def refuse_unretained(
     lowest = low(session, instance)
     if not is_retained(position, lowest):
         raise RetentionGap(
-            f"{label}: the snapshot's LSN {position} has left CDC's retention (the lowest change kept is at "
-            f"{lowest}), so no change can lead on from it. Nothing was committed. Start a new run; if reading "
-            "takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', @retention = "
-            "minutes) or load in chunks"
+            f"{label}: the snapshot's LSN {position} has left CDC's retention (the lowest change kept is "
+            f"at {lowest}), so no change can lead on from it. Nothing was committed. Start a new run; if "
+            "reading takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', "
+            "@retention = minutes) or load in chunks"
         )

@@ -1,4 +1,4 @@
-"""The facts row of a finished snapshot, by whoever finishes it first, and again from bronze if it is missing."""
+"""The facts rows of a snapshot: what was planned, and what was finished."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from airflow_provider_mssql_cdc.source.watermarks import retention_status
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.model.lsn import Lsn
+    from airflow_provider_mssql_cdc.planning.ranges import RangePlan
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -30,11 +32,10 @@ def snapshot_facts(
     plan: CompletePlan | None = None,
 ) -> FactsRow:
     """What is known of a finished snapshot; without a session only what bronze itself still tells."""
-    identity = bronze.identity
     row = FactsRow(
         event=committed.event,
         target=bronze.location.uri,
-        source=f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}",
+        source=_source_of(bronze),
         snapshot=committed.snapshot,
         rows=committed.rows,
         deletes=0,
@@ -61,25 +62,42 @@ def snapshot_facts(
         retention_headroom_hours=retention.headroom_hours,
         source_max_commit_ts=retention.newest_commit_ts,
         capture_lag_seconds=retention.capture_lag_seconds,
-        detail=_detail(source, plan),
+        detail={
+            **_keys(source),
+            "plan": plan.plan.text,
+            "ranges": len(plan.ranges),
+            "files": len(plan.files),
+        },
     )
 
 
-def _detail(source: LoadableTable, plan: CompletePlan) -> dict[str, Any]:
-    """What was chosen and how it was cut; names of columns, never a key value."""
-    return {
-        "plan": plan.plan.text,
-        "ranges": len(plan.ranges),
-        "files": len(plan.files),
-        "key": [column.name for column in source.keys.key or ()],
-        "split_by": [column.name for column in source.split_columns],
-    }
+def plan_facts(
+    bronze: Bronze, snapshot: Lsn, *, source: LoadableTable, session: SourceSession, ranges: RangePlan
+) -> FactsRow:
+    """What was planned: how the table is cut, and on what."""
+    instance = source.description.instance
+    return FactsRow(
+        event="snapshot_plan",
+        target=bronze.location.uri,
+        source=_source_of(bronze),
+        capture_instance=instance.name,
+        snapshot=snapshot,
+        isolation=session.isolation or "read committed",
+        driver=session.driver,
+        detail={
+            **_keys(source),
+            "ranges": len(ranges.ranges),
+            "method": ranges.method,
+            "reason": ranges.reason,
+            "notes": list(source.notes),
+        },
+    )
 
 
 def write_snapshot_facts(
     table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, started_at: datetime
 ) -> bool:
-    """Write the row unless it is there; False when it was."""
+    """Write the row, signed by who writes it, unless it is there; False when it was."""
     assert row.snapshot is not None
     elapsed = datetime.now(UTC) - started_at
     signed = replace(
@@ -94,3 +112,16 @@ def write_snapshot_facts(
     )
     identifier = facts_identifier(row.target, row.event, row.snapshot)
     return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)
+
+
+def _source_of(bronze: Bronze) -> str:
+    identity = bronze.identity
+    return f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}"
+
+
+def _keys(source: LoadableTable) -> dict[str, Any]:
+    """What was chosen; names of columns, never a key value."""
+    return {
+        "key": [column.name for column in source.keys.key or ()],
+        "split_by": [column.name for column in source.split_columns],
+    }

@@ -18,6 +18,7 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+
 @dataclass(frozen=True, slots=True)
 class LoadableTable:
     """A source table that passed every check: what to read, on what to cut, and whose bronze it is.

@@ -35,9 +35,11 @@ class MssqlCdcOperator(BaseOperator):
 
     def _refuse_wrong_arguments(self) -> None:
         """Check every argument that is known when the DAG is parsed; report all of them at once."""
-        problems = [f"table is an MssqlCdcTable, got {type(self.table).__name__}"] if not isinstance(
-            self.table, MssqlCdcTable
-        ) else []
+        problems = (
+            [f"table is an MssqlCdcTable, got {type(self.table).__name__}"]
+            if not isinstance(self.table, MssqlCdcTable)
+            else []
+        )
         for name, check in self.field_checks.items():
             if problem := check(getattr(self, name)):
                 problems.append(f"{name} {problem}")

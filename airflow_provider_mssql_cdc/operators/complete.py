@@ -35,7 +35,8 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
     def run_job(self, context: Context) -> dict[str, Any]:
         if isinstance(self.staged, (str, bytes, dict)) or not hasattr(self.staged, "__iter__"):
             raise ConfigurationError(
-                f"staged is a {type(self.staged).__name__}, not the outcomes of the reads: pass staged=read.output"
+                f"staged is a {type(self.staged).__name__}, not the outcomes of the reads: "
+                "pass staged=read.output"
             )
         from airflow_provider_mssql_cdc.jobs.complete_snapshot import complete_snapshot
 

@@ -27,7 +27,9 @@ def sync(dag: DAG) -> DAG:
     DagBundlesManager().sync_bundles_to_db(session=session)
     session.commit()
     SerializedDAG.bulk_write_to_db("dags-folder", None, [dag], session=session)
-    SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name="dags-folder", session=session)
+    SerializedDagModel.write_dag(
+        LazyDeserializedDAG.from_dag(dag), bundle_name="dags-folder", session=session
+    )
     session.commit()
     return dag
 
@@ -49,7 +51,9 @@ def clear_and_rerun(dag: DAG, run_id: str, task_ids: Sequence[str | tuple[str, i
 
     session = settings.Session()
     serialized = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-    serialized.clear(run_id=run_id, task_ids=list(task_ids), dag_run_state=DagRunState.RUNNING, session=session)
+    serialized.clear(
+        run_id=run_id, task_ids=list(task_ids), dag_run_state=DagRunState.RUNNING, session=session
+    )
     session.commit()
     dag_run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == run_id))
     dag_run.dag = serialized
@@ -73,7 +77,9 @@ def _schedulable(dag_run: Any, session: Any) -> list[Any]:
         task_instance.state = TaskInstanceState.SCHEDULED
         task_instance.scheduled_dttm = timezone.utcnow()
     session.commit()
-    scheduled = [ti for ti in dag_run.get_task_instances(session=session) if ti.state == TaskInstanceState.SCHEDULED]
+    scheduled = [
+        ti for ti in dag_run.get_task_instances(session=session) if ti.state == TaskInstanceState.SCHEDULED
+    ]
     if not scheduled:
         time.sleep(0.2)
     return scheduled
@@ -90,7 +96,11 @@ def returned(dag_run: Any, task_id: str, map_index: int = -1) -> Any:
     from airflow.models.xcom import XComModel
 
     query = XComModel.get_many(
-        run_id=dag_run.run_id, dag_ids=dag_run.dag_id, task_ids=task_id, map_indexes=map_index, key="return_value"
+        run_id=dag_run.run_id,
+        dag_ids=dag_run.dag_id,
+        task_ids=task_id,
+        map_indexes=map_index,
+        key="return_value",
     )
     value = settings.Session().scalars(query).first()
     return None if value is None else XComModel.deserialize_value(value)

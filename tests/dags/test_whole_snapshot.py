@@ -1,4 +1,4 @@
-"""The main job as Airflow runs it: plan, mapped reads, one commit, the facts row, and every way to run it again."""
+"""The main job as Airflow runs it: plan, mapped reads, one commit, the facts row; and again, and again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,15 @@ def bootstrap_dag(table: MssqlCdcTable, *, dag_id: str, **arguments: object) -> 
 
 def selects(server: EmbeddedSqlServer) -> int:
     """How many statements have read rows of the table."""
-    return sum("FROM [dbo].[orders]" in statement.sql and "[name]" in statement.sql for statement in server.faults.log())
+    return sum(
+        "FROM [dbo].[orders]" in statement.sql and "[name]" in statement.sql
+        for statement in server.faults.log()
+    )
 
 
-def test_a_table_is_loaded_by_one_commit_and_one_facts_row(server: EmbeddedSqlServer, make_table: MakeTable) -> None:
+def test_a_table_is_loaded_by_one_commit_and_one_facts_row(
+    server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
     table = make_table()
     dag_run = run(bootstrap_dag(table, dag_id="loads"))
     assert dag_run.state == "success"
@@ -59,7 +64,9 @@ def test_a_table_is_loaded_by_one_commit_and_one_facts_row(server: EmbeddedSqlSe
     assert set(completed["consistent_after"]) == {"lsn", "commit_time"}
 
 
-def test_a_second_run_reads_nothing_and_returns_the_same_lsn(server: EmbeddedSqlServer, make_table: MakeTable) -> None:
+def test_a_second_run_reads_nothing_and_returns_the_same_lsn(
+    server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
     dag = bootstrap_dag(make_table(), dag_id="twice")
     first = returned(run(dag), "orders.complete")
     before = selects(server)
@@ -69,9 +76,13 @@ def test_a_second_run_reads_nothing_and_returns_the_same_lsn(server: EmbeddedSql
     assert selects(server) == before
 
 
-def test_a_dropped_connection_repeats_that_range_alone(server: EmbeddedSqlServer, make_table: MakeTable) -> None:
+def test_a_dropped_connection_repeats_that_range_alone(
+    server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
     table = make_table()
-    fault = server.faults.drop(r"SELECT(?s:.*)\[name\](?s:.*)FROM \[dbo\]\.\[orders\]", after_rows=100, occurrence=3)
+    fault = server.faults.drop(
+        r"SELECT(?s:.*)\[name\](?s:.*)FROM \[dbo\]\.\[orders\]", after_rows=100, occurrence=3
+    )
     dag_run = run(bootstrap_dag(table, dag_id="drops"))
     assert fault.acted == 1
     assert dag_run.state == "success"
@@ -100,7 +111,11 @@ def test_what_is_cleared_after_completion_changes_nothing(
     table = make_table()
     dag = bootstrap_dag(table, dag_id="cleared")
     dag_run = run(dag)
-    first, version, before = returned(dag_run, "orders.complete"), DeltaTable(table.bronze).version(), selects(server)
+    first, version, before = (
+        returned(dag_run, "orders.complete"),
+        DeltaTable(table.bronze).version(),
+        selects(server),
+    )
     server.execute("DELETE FROM dbo.orders WHERE id % 2 = 0")
     for _ in range(2):
         dag_run = clear_and_rerun(dag, dag_run.run_id, cleared)
@@ -127,7 +142,9 @@ def test_a_plan_that_is_cleared_after_the_table_shrank_ignores_the_older_results
     assert sorted(row["id"] for row in delta_rows(table.bronze)) == list(range(300))
 
 
-def test_a_resnapshot_replaces_the_snapshot_once_per_run(server: EmbeddedSqlServer, make_table: MakeTable) -> None:
+def test_a_resnapshot_replaces_the_snapshot_once_per_run(
+    server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
     table = make_table()
     dag = bootstrap_dag(table, dag_id="again")
     first = returned(run(dag), "orders.complete")

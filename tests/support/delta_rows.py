@@ -11,5 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 def delta_rows(uri: str | Path, where: str = "true", *, columns: str = "*") -> list[dict[str, Any]]:
     """All rows of the current version that match ``where`` (SQL, lower-case names or quoted)."""
-    result = QueryBuilder().register("t", DeltaTable(str(uri))).execute(f"SELECT {columns} FROM t WHERE {where}")
+    result = (
+        QueryBuilder().register("t", DeltaTable(str(uri))).execute(f"SELECT {columns} FROM t WHERE {where}")
+    )
     return pa.table(result.read_all()).to_pylist()
