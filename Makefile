@@ -57,7 +57,7 @@ test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions
 	@touch $@
 
 soak: $(VENV)/.made ## the random rounds, for minutes
-	$(PYTEST) -q tests/scenarios -m soak $(ARGS)
+	$(PYTEST) -q tests/scenarios -m soak -o faulthandler_timeout=0 $(ARGS)
 
 mutants: $(VENV)/.made ## take each guard out, and see its test turn red
 	$(RUN) -m tests.mutants.run $(ARGS)

@@ -47,7 +47,7 @@ FOREIGN: dict[str, set[str]] = {
     "hooks": {"airflow"},
     "operators": {"airflow"},
     "task_groups": {"airflow"},
-    "embedded": {"sqlglot", "numpy", "cryptography", "pytest"},
+    "embedded": {"numpy", "cryptography", "pytest"},
 }
 
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("arro3", "deltalake", "mssql_python", "numpy", "pandas", "polars", "pyarrow", "pymssql", "sqlglot")
+HEAVY = ("arro3", "deltalake", "mssql_python", "numpy", "pandas", "polars", "pyarrow", "pymssql")
 
 REPORT = f"""
 import json, sys
