@@ -73,9 +73,8 @@ def run_dag(server: EmbeddedSqlServer) -> int:
 def show_lake() -> None:
     facts = proof.query(str(WORK / "lake/ops/facts"), "SELECT * FROM t WHERE event = 'bootstrap'")
     for row in facts:
-        say(
-            f"facts: {row['event']} of {Path(row['target']).name}: {row['rows']:,} rows at LSN {row['min_lsn']}"
-        )
+        table = Path(row["target"]).name
+        say(f"facts: {row['event']} of {table}: {row['rows']:,} rows at LSN {row['min_lsn']}")
         say(f"       changes have to pass {row['consistent_after']}")
     say("bronze/flights, three rows:")
     columns = "_operation, _start_lsn, flight_id, carrier, tailnum, origin, dest, time_hour"
