@@ -14,7 +14,9 @@ What extends the engine (change data capture does) finds it here.
     session.rows("SELECT ...")                      # all rows of the last result, Python values
     session.run("INSERT ...")                       # runs everything, returns rows touched
     session.executemany("INSERT INTO t VALUES (?, ?)", rows)
-    engine.system_session("shop")                   # sysadmin, no password, is in no list of sessions
+    engine.system_session("shop")                   # sysadmin, no password; not counted as a client
+    session.plan("SELECT ...")                      # SQLite's query plan
+    engine.utc_units = clock; engine.time_zone = "Europe/Berlin"    # GETDATE and its like
 
 **The catalog** (``catalog.Catalog``) of a database is one pickled value inside its SQLite file, so it is
 as transactional as the rows are: ``session.catalog()`` is the current, shared and never changed in
@@ -43,8 +45,9 @@ place. ``Catalog.table("dbo", "t")`` gives a ``Table``: ``object_id``, ``schema`
 **Registries** (names are matched ignoring case, with or without ``sys.``)::
 
     engine.register_procedure("sys.sp_cdc_enable_db", function, parameters=())
-        # function(session, arguments: dict[str, Parameter]) -> Iterable[ResultSet | RowCount | Message] | None
-        # arguments by lower-case name without "@"; positional ones are named by ``parameters``
+        # function(session, arguments: dict[str, Parameter]) -> Iterable[Outcome] | None
+        # Outcome: ResultSet | RowCount | Message; arguments by lower-case name without "@";
+        # positional ones are named by ``parameters``
     engine.register_scalar("sys.fn_cdc_get_max_lsn", function, returns=SqlType("binary", length=10),
                            parameters=(SqlType(...), ...))
         # function(session, *stored_values) -> stored value; arguments are converted to the parameters'
@@ -75,12 +78,13 @@ place. ``Catalog.table("dbo", "t")`` gives a ``Table``: ``object_id``, ``schema`
 **Order of changes**: AFTER triggers on ``table.storage`` may call these SQL functions, which every
 connection of the engine knows: ``session_transaction()``, the number of the writing transaction, rising in
 commit order within a database, and ``session_statement()``, the number of the DML statement in it,
-from 1. Both are also ``session.transaction_number`` and ``session.statement_number``.
+from 1. Both are also ``session.transaction_number`` and ``session.statement_number``. An ``executemany``
+of a plain INSERT counts as one statement.
 
 **Replicas**: ``engine.add_replica("secondary")`` makes a second, read-only set of files;
-``engine.redo("secondary")`` brings them to the primary's last commit (SQLite's backup API). Nothing else moves
-them, so a replica is behind until the next redo. ``engine.login(..., replica="secondary")`` reads there.
-``session.replica`` is its name or None.
+``engine.redo("secondary")`` brings them to the primary's last commit (SQLite's backup API). Nothing else
+moves them, so a replica is behind until the next redo. ``engine.login(..., replica="secondary")`` reads
+there. ``session.replica`` is its name or None.
 
 **Counting**: ``with engine.count_reads() as reads: ...`` then ``reads.statements``: a list of
 ``StatementReads(sql, tables: {"dbo.t": rows visited})``.

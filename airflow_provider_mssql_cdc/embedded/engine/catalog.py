@@ -1,7 +1,7 @@
 """The catalog of a database: schemas, tables, types, principals, permissions.
 
-A ``Catalog`` is pickled into its SQLite file under a version (``PRAGMA user_version``) that is never used twice in
-an engine, so catalogs are shared by version and never changed in place: change a ``copy()``.
+A ``Catalog`` is pickled into its SQLite file under a version (``PRAGMA user_version``) that is never used
+twice in an engine, so catalogs are shared by version and never changed in place: change a ``copy()``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(slots=True)
 class Index:
-    """``columns``: (column name, descending). ``storage``: its name in SQLite, None for the table's own B-tree."""
+    """``columns``: (column name, descending). ``storage``: None for the table's own B-tree."""
 
     name: str
     columns: tuple[tuple[str, bool], ...]

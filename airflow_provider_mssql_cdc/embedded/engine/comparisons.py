@@ -31,7 +31,8 @@ def compare(compiler: Compiler, operator: str, left: Typed, right: Typed) -> Typ
     if {left.type.name, right.type.name} & _UNCOMPARABLE:
         raise SqlError(
             402,
-            f"The data types {left.type.name} and {right.type.name} are incompatible in the comparison operator.",
+            f"The data types {left.type.name} and {right.type.name} are incompatible in the "
+            "comparison operator.",
         )
     a, b = _aligned(compiler, left, right)
     return Typed(f"({a} {operator} {b})", types.BIT, True, constant, boolean=True)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Compiler:
     """Compiles one statement against one catalog.
 
-    ``variables``: the types of the batch's variables. ``trusted``: reads with the owner's rights. ``counting``: visited
-    rows are tallied per table.
+    ``variables``: the types of the batch's variables. ``trusted``: reads with the owner's rights.
+    ``counting``: visited rows are tallied per table.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Compiler:
             self.needs.columns.setdefault(table.object_id, set()).add(column.name)
 
     def resolve(self, name: tree.Name, scope: Scope | None) -> Typed:
-        """A column by its one- to four-part name, from the innermost query outwards. Errors 207, 209, 4104."""
+        """A column by its name of up to four parts, innermost query first. Errors 207, 209, 4104."""
         current = scope
         while current is not None:
             found = [t for relation in current.relations for t in self._in_relation(name, relation)]

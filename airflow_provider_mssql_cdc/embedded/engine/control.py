@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.embedded.engine import moments, tree, types
+from airflow_provider_mssql_cdc.embedded.engine import ddl_tree, moments, tree, types
 from airflow_provider_mssql_cdc.embedded.engine.conversions import converter
 from airflow_provider_mssql_cdc.embedded.seam import (
     Message,
@@ -25,13 +25,13 @@ _LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABL
 
 def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
     """One such statement."""
-    from airflow_provider_mssql_cdc.embedded.engine import runner
+    from airflow_provider_mssql_cdc.embedded.engine import execution
 
     match statement:
         case tree.Declare():
             _declare(session, statement)
         case tree.SetVariable():
-            set_variable(session, statement.name, *runner.scalar(session, statement.value))
+            set_variable(session, statement.name, *execution.scalar(session, statement.value))
         case tree.SetOption():
             _set_option(session, statement)
         case tree.Transaction():
@@ -43,7 +43,7 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
             _, text = _as_text(session, statement.value)
             yield Message(0, text or "")
         case tree.Throw():
-            _, number = runner.scalar(session, statement.number)
+            _, number = execution.scalar(session, statement.number)
             raise SqlError(int(number), str(_as_text(session, statement.message)[1]))
         case tree.WaitFor():
             _, text = _as_text(session, statement.delay)
@@ -52,13 +52,13 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
 
 
 def _as_text(session: Session, node: tree.Expression) -> tuple[SqlType, Any]:
-    from airflow_provider_mssql_cdc.embedded.engine import runner
+    from airflow_provider_mssql_cdc.embedded.engine import execution
 
-    return runner.scalar(session, tree.Cast(node, tree.TypeName(("nvarchar",), (4000,))))
+    return execution.scalar(session, tree.Cast(node, tree.TypeName(("nvarchar",), (4000,))))
 
 
 def _declare(session: Session, statement: tree.Declare) -> None:
-    from airflow_provider_mssql_cdc.embedded.engine import runner
+    from airflow_provider_mssql_cdc.embedded.engine import execution
     from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
     from airflow_provider_mssql_cdc.embedded.engine.ddl import collated
 
@@ -68,7 +68,7 @@ def _declare(session: Session, statement: tree.Declare) -> None:
         type_ = collated(compiler.type_of(type_name, default_length=1), None, catalog)
         session.variables[name] = (type_, None)
         if initial is not None:
-            set_variable(session, name, *runner.scalar(session, initial))
+            set_variable(session, name, *execution.scalar(session, initial))
 
 
 def set_variable(session: Session, name: str, type_: SqlType, value: Any) -> None:
@@ -113,7 +113,7 @@ def _transaction(session: Session, action: str) -> None:
         session.transactions.rollback()
 
 
-def create_database(session: Session, node: tree.CreateDatabase) -> None:
+def create_database(session: Session, node: ddl_tree.CreateDatabase) -> None:
     """Errors 262, 1801."""
     if not session.is_sysadmin:
         raise SqlError(262, "CREATE DATABASE permission denied in database 'master'.", 14)
@@ -124,19 +124,19 @@ def select_into(session: Session, query: tree.Query, body: tree.Select) -> int:
     """SELECT … INTO: a table of the result's columns, then its rows."""
     from dataclasses import replace
 
-    from airflow_provider_mssql_cdc.embedded.engine import definitions, runner
+    from airflow_provider_mssql_cdc.embedded.engine import definitions, execution, runner
 
     assert body.into is not None
     plain = replace(query, body=replace(body, into=None))
-    ready, _, cursor = runner.open_query(session, plain, ("into", plain))
+    ready, _, cursor = execution.open_query(session, plain, ("into", plain))
     cursor.close()
     session.active = None
     columns = tuple(
-        tree.ColumnDefinition(c.name, _type_name(c.type), c.nullable, collation=c.type.collation)
+        ddl_tree.ColumnDefinition(c.name, _type_name(c.type), c.nullable, collation=c.type.collation)
         for c in ready.columns
     )
     with session.write():
-        definitions.create_table(session, tree.CreateTable(body.into, columns, ()))
+        definitions.create_table(session, ddl_tree.CreateTable(body.into, columns, ()))
         names = tuple(c.name for c in columns)
         insert = tree.Insert(body.into, names, plain, text=f"INSERT INTO {body.into} {plain}")
         return runner.change(session, insert)

@@ -1,7 +1,7 @@
 """CAST and CONVERT between stored values: one function per pair of types, built once.
 
 ``converter(source, target, style=…, assign=…)`` is None when a stored value is the same in both types.
-``assign`` is what INSERT and UPDATE do: a text or binary value that is too long is an error (2628), where CAST cuts.
+``assign`` is what INSERT and UPDATE do: a value that is too long is an error (2628), where CAST cuts it.
 """
 
 from __future__ import annotations

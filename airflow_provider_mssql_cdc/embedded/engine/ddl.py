@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine import collations, moments, tree, types
+from airflow_provider_mssql_cdc.embedded.engine import collations, ddl_tree, moments, tree, types
 from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Index, Table, column_storage
 from airflow_provider_mssql_cdc.embedded.engine.clock_functions import now_units
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
@@ -38,7 +38,7 @@ def collated(type_: SqlType, collation: str | None, catalog: Catalog) -> SqlType
     return replace(type_, collation=collations.collation(named).name if named else catalog.collation)
 
 
-def column_of(compiler: Compiler, node: tree.ColumnDefinition, table: Table | None = None) -> Column:
+def column_of(compiler: Compiler, node: ddl_tree.ColumnDefinition, table: Table | None = None) -> Column:
     """A column as defined; ids and storage come later."""
     if node.computed is not None:
         shown = [] if table is None else [(c.name, column_sql(c, "")) for c in table.stored_columns]
@@ -69,13 +69,17 @@ def _alias_key(catalog: Catalog, name: tree.Name) -> tuple[str, str]:
     return catalog.fold(name[-2] if len(name) > 1 else "dbo"), catalog.fold(name[-1])
 
 
-def index_of(table: Table, node: tree.IndexDefinition, catalog: Catalog) -> Index:
-    """An index as defined, with the spelling of the columns and a name. Errors 1505 is SQLite's, 1919, 207, 1913."""
+def index_of(table: Table, node: ddl_tree.IndexDefinition, catalog: Catalog) -> Index:
+    """An index as defined, with the catalog's spelling of its columns and a name. Errors 1919, 207, 1913."""
     columns = [(catalog.require_column(table, name), descending) for name, descending in node.columns]
     for column, _ in columns:
         if column.type.name in _UNKEYABLE or column.type.length == -1:
-            raise SqlError(1919, f"Column '{column.name}' in table '{table.full_name}' is of a type that is invalid for "
-                                 "use as a key column in an index.")  # fmt: skip
+            raise SqlError(
+                1919,
+                f"Column '{column.name}' in table '{table.full_name}' is of a "
+                "type that is invalid for "
+                "use as a key column in an index.",
+            )
         if node.primary_key:
             column.nullable = False
     prefix = "PK" if node.primary_key else "UQ"
@@ -88,8 +92,17 @@ def index_of(table: Table, node: tree.IndexDefinition, catalog: Catalog) -> Inde
     clustered = node.clustered if node.clustered is not None else node.primary_key and not taken
     included = tuple(catalog.require_column(table, c).name for c in node.included)
     number = 1 if clustered else max([i.index_id for i in table.indexes] + [1]) + 1
-    return Index(name, tuple((c.name, d) for c, d in columns), node.unique, node.primary_key, node.constraint,
-                 bool(clustered), included, node.filter_text or None, number)  # fmt: skip
+    return Index(
+        name,
+        tuple((c.name, d) for c, d in columns),
+        node.unique,
+        node.primary_key,
+        node.constraint,
+        bool(clustered),
+        included,
+        node.filter_text or None,
+        number,
+    )
 
 
 def _column_text(column: Column) -> str:
@@ -122,9 +135,8 @@ def index_texts(table: Table, index: Index, where: str) -> list[str]:
     """CREATE INDEX for SQLite. SQL Server's unique indexes hold NULL once, SQLite's any number of times."""
     assert index.storage is not None
     unique = "UNIQUE " if index.unique else ""
-    texts = [
-        f"CREATE {unique}INDEX {quote(index.storage)} ON {quote(table.storage)} ({_key_text(table, index)}){where}"
-    ]
+    head = f"CREATE {unique}INDEX {quote(index.storage)} ON {quote(table.storage)}"
+    texts = [f"{head} ({_key_text(table, index)}){where}"]
     columns = {c.name: c for c in table.columns}
     keys = [columns[name] for name, _ in index.columns]
     if index.unique and any(c.nullable for c in keys):
@@ -154,8 +166,12 @@ def settle(table: Table) -> None:
     for index in table.indexes:
         for name, _ in index.columns:
             if columns[name].computed is not None:
-                raise SqlError(1901, f"Cannot create index '{index.name}': the embedded server keeps no values of the "
-                                     f"computed column '{name}'.")  # fmt: skip
+                raise SqlError(
+                    1901,
+                    f"Cannot create index '{index.name}': the embedded server "
+                    "keeps no values of the "
+                    f"computed column '{name}'.",
+                )
         index.storage = None if index is own else f"{table.storage}.{index.name}"
 
 
@@ -188,7 +204,7 @@ def build_index(write: WriteTransaction, catalog: Catalog, table: Table, index: 
 
 
 def rebuild(write: WriteTransaction, catalog: Catalog, table: Table, values: dict[str, str]) -> None:
-    """Make the SQLite table anew under the table's present definition; ``values``: SQL for columns that change."""
+    """Make the SQLite table anew as the table is now; ``values``: SQL for columns that change."""
     old = f"{table.storage}#old"
     columns = table.stored_columns
     shown = ", ".join(values.get(c.name, quote(c.storage)) for c in columns)
@@ -240,8 +256,14 @@ def drop_table(write: WriteTransaction, schema: str, name: str) -> None:
     catalog = write.edit_catalog()
     table = catalog.table(schema, name)
     if table is None:
-        raise SqlError(3701, f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have "
-                             "permission.", 11, 5)  # fmt: skip
+        raise SqlError(
+            3701,
+            f"Cannot drop the table '{schema}.{name}', because it does not "
+            "exist or you do not have "
+            "permission.",
+            11,
+            5,
+        )
     write.connection.execute(f"DROP TABLE {quote(table.storage)}")
     catalog.remove_table(table)
     write.save_catalog(catalog)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine import collations, ddl, dml, permissions, tree
+from airflow_provider_mssql_cdc.embedded.engine import collations, ddl, ddl_tree, dml, permissions, tree
 from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Table
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
 from airflow_provider_mssql_cdc.embedded.engine.conversions import converter
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.transactions import WriteTransaction
 
 
-def create_table(session: Session, node: tree.CreateTable) -> None:
+def create_table(session: Session, node: ddl_tree.CreateTable) -> None:
     """CREATE TABLE. Errors 2714, 2759 (schema), 1750 and 8110 for keys."""
     with session.write() as write:
         catalog = write.edit_catalog()
@@ -27,8 +27,12 @@ def create_table(session: Session, node: tree.CreateTable) -> None:
         table = Table(catalog.new_object_id(), schema, name, catalog.storage_name(schema, name), [], [])
         for definition in node.columns:
             if catalog.column(table, definition.name) is not None:
-                raise SqlError(2705, f"Column names in each table must be unique. Column name '{definition.name}' in "
-                                     f"table '{name}' is specified more than once.")  # fmt: skip
+                raise SqlError(
+                    2705,
+                    "Column names in each table must be unique. Column name "
+                    f"'{definition.name}' in "
+                    f"table '{name}' is specified more than once.",
+                )
             column = ddl.column_of(compiler, definition, table)
             column.storage = column.name
             table.columns.append(column)
@@ -44,7 +48,7 @@ def create_table(session: Session, node: tree.CreateTable) -> None:
         session.changed(write, "create table", table, node.text)
 
 
-def _add_indexes(catalog: Catalog, table: Table, definitions: tuple[tree.IndexDefinition, ...]) -> None:
+def _add_indexes(catalog: Catalog, table: Table, definitions: tuple[ddl_tree.IndexDefinition, ...]) -> None:
     # a nonclustered primary key may stand before a clustered one
     for definition in sorted(definitions, key=lambda d: d.clustered is not True):
         if definition.primary_key and table.primary_key is not None:
@@ -56,12 +60,16 @@ def _schema(catalog: Catalog, name: tree.Name) -> str:
     wanted = name[-2] if len(name) > 1 and name[-2] else "dbo"
     found = catalog.schema_name(wanted)
     if found is None:
-        raise SqlError(2760, f'The specified schema name "{wanted}" either does not exist or you do not have permission '
-                             "to use it.")  # fmt: skip
+        raise SqlError(
+            2760,
+            f'The specified schema name "{wanted}" either does not exist or you '
+            "do not have permission "
+            "to use it.",
+        )
     return found
 
 
-def create_index(session: Session, node: tree.CreateIndex) -> None:
+def create_index(session: Session, node: ddl_tree.CreateIndex) -> None:
     with session.write() as write:
         catalog, table = _editable(session, write, node.table)
         index = ddl.index_of(table, node.index, catalog)
@@ -82,12 +90,16 @@ def _editable(session: Session, write: WriteTransaction, name: tree.Name) -> tup
     permissions.require_ddl(session, catalog, "ALTER TABLE")
     table = catalog.resolve(name)
     if table is None:
-        raise SqlError(4902, f'Cannot find the object "{".".join(name)}" because it does not exist or you do not have '
-                             "permissions.")  # fmt: skip
+        raise SqlError(
+            4902,
+            f'Cannot find the object "{".".join(name)}" because it does not '
+            "exist or you do not have "
+            "permissions.",
+        )
     return catalog, table
 
 
-def alter_table(session: Session, node: tree.AlterTable) -> None:
+def alter_table(session: Session, node: ddl_tree.AlterTable) -> None:
     """ADD, ALTER COLUMN, DROP COLUMN, ADD and DROP CONSTRAINT."""
     if node.action == "accepted":
         return
@@ -109,7 +121,7 @@ def alter_table(session: Session, node: tree.AlterTable) -> None:
 
 
 def _add(
-    session: Session, catalog: Catalog, table: Table, *, node: tree.AlterTable, values: dict[str, str]
+    session: Session, catalog: Catalog, table: Table, *, node: ddl_tree.AlterTable, values: dict[str, str]
 ) -> None:
     compiler = Compiler(session.engine.registry, catalog, {})
     for definition in node.columns:
@@ -141,7 +153,7 @@ def _alter_column(
     catalog: Catalog,
     *,
     table: Table,
-    node: tree.AlterTable,
+    node: ddl_tree.AlterTable,
     values: dict[str, str],
 ) -> None:
     compiler = Compiler(session.engine.registry, catalog, {})
@@ -174,7 +186,7 @@ def _drop_constraints(catalog: Catalog, table: Table, names: tuple[str, ...]) ->
         table.indexes.remove(found[0])
 
 
-def drop(session: Session, node: tree.DropObject) -> None:
+def drop(session: Session, node: ddl_tree.DropObject) -> None:
     """DROP TABLE, INDEX, SCHEMA, TYPE, USER, ROLE, LOGIN, DATABASE."""
     if node.kind == "DATABASE":
         for name in node.names:
@@ -195,29 +207,49 @@ def drop(session: Session, node: tree.DropObject) -> None:
                 _drop_other(write, node, name)
 
 
-def _drop_table(session: Session, write: WriteTransaction, node: tree.DropObject, name: tree.Name) -> None:
+def _drop_table(
+    session: Session, write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name
+) -> None:
     table = write.catalog().resolve(name)
     if table is None:
         if node.if_exists:
             return
-        raise SqlError(3701, f"Cannot drop the table '{'.'.join(name)}', because it does not exist or you do not have "
-                             "permission.", 11, 5)  # fmt: skip
+        raise SqlError(
+            3701,
+            f"Cannot drop the table '{'.'.join(name)}', because it does not "
+            "exist or you do not have "
+            "permission.",
+            11,
+            5,
+        )
     session.changed(write, "drop table", table, node.text)
     ddl.drop_table(write, table.schema, table.name)
 
 
-def _drop_index(session: Session, write: WriteTransaction, node: tree.DropObject, name: tree.Name) -> None:
+def _drop_index(
+    session: Session, write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name
+) -> None:
     table_name = node.table or name[:-1]
     catalog, table = _editable(session, write, table_name)
     found = [i for i in table.indexes if catalog.fold(i.name) == catalog.fold(name[-1])]
     if not found:
         if node.if_exists:
             return
-        raise SqlError(3701, f"Cannot drop the index '{'.'.join(name)}', because it does not exist or you do not have "
-                             "permission.", 11, 7)  # fmt: skip
+        raise SqlError(
+            3701,
+            f"Cannot drop the index '{'.'.join(name)}', because it does not "
+            "exist or you do not have "
+            "permission.",
+            11,
+            7,
+        )
     if found[0].constraint:
-        raise SqlError(3723, f"An explicit DROP INDEX is not allowed on index '{name[-1]}'. It is being used for PRIMARY "
-                             "KEY or UNIQUE KEY constraint enforcement.")  # fmt: skip
+        raise SqlError(
+            3723,
+            f"An explicit DROP INDEX is not allowed on index '{name[-1]}'. It "
+            "is being used for PRIMARY "
+            "KEY or UNIQUE KEY constraint enforcement.",
+        )
     table.indexes.remove(found[0])
     ddl.settle(table)
     ddl.rebuild(write, catalog, table, {})
@@ -225,7 +257,7 @@ def _drop_index(session: Session, write: WriteTransaction, node: tree.DropObject
     session.changed(write, "drop index", table, node.text)
 
 
-def _drop_other(write: WriteTransaction, node: tree.DropObject, name: tree.Name) -> None:
+def _drop_other(write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name) -> None:
     catalog = write.edit_catalog()
     folded = catalog.fold(name[-1])
     if node.kind == "SCHEMA":
@@ -244,29 +276,41 @@ def _drop_other(write: WriteTransaction, node: tree.DropObject, name: tree.Name)
         catalog.members = {m for m in catalog.members if folded not in m}
         catalog.grants = [g for g in catalog.grants if g.principal != folded]
     if missing and not node.if_exists:
-        raise SqlError(15151, f"Cannot drop the {node.kind.lower()} '{name[-1]}', because it does not exist or you do "
-                              "not have permission.")  # fmt: skip
+        raise SqlError(
+            15151,
+            f"Cannot drop the {node.kind.lower()} '{name[-1]}', because it "
+            "does not exist or you do "
+            "not have permission.",
+        )
     write.save_catalog(catalog)
 
 
-def truncate(session: Session, node: tree.Truncate) -> None:
+def truncate(session: Session, node: ddl_tree.Truncate) -> None:
     """Errors 4701, 4711 (a table tracked by CDC)."""
     with session.write() as write:
         catalog = write.catalog()
         table = catalog.resolve(node.table)
         if table is None:
-            raise SqlError(4701, f'Cannot find the object "{node.table[-1]}" because it does not exist or you do not '
-                                 "have permissions.")  # fmt: skip
+            raise SqlError(
+                4701,
+                f'Cannot find the object "{node.table[-1]}" because it does not '
+                "exist or you do not "
+                "have permissions.",
+            )
         permissions.require_ddl(session, catalog, "TRUNCATE TABLE")
         if table.tracked_by_cdc:
-            raise SqlError(4711, f"Cannot truncate table '{table.full_name}' because it is published for replication or "
-                                 "enabled for Change Data Capture.")  # fmt: skip
+            raise SqlError(
+                4711,
+                f"Cannot truncate table '{table.full_name}' because it is "
+                "published for replication or "
+                "enabled for Change Data Capture.",
+            )
         write.connection.execute(f"DELETE FROM {quote(table.storage)}")
         write.database.identities.pop(table.object_id, None)
         session.changed(write, "truncate table", table, node.text)
 
 
-def create_schema(session: Session, node: tree.CreateSchema) -> None:
+def create_schema(session: Session, node: ddl_tree.CreateSchema) -> None:
     with session.write() as write:
         catalog = write.edit_catalog()
         permissions.require_ddl(session, catalog, "CREATE SCHEMA")
@@ -276,7 +320,7 @@ def create_schema(session: Session, node: tree.CreateSchema) -> None:
         write.save_catalog(catalog)
 
 
-def create_type(session: Session, node: tree.CreateType) -> None:
+def create_type(session: Session, node: ddl_tree.CreateType) -> None:
     with session.write() as write:
         catalog = write.edit_catalog()
         permissions.require_ddl(session, catalog, "CREATE TYPE")
@@ -291,7 +335,7 @@ def create_type(session: Session, node: tree.CreateType) -> None:
         write.save_catalog(catalog)
 
 
-def create_policy(session: Session, node: tree.CreateSecurityPolicy) -> None:
+def create_policy(session: Session, node: ddl_tree.CreateSecurityPolicy) -> None:
     """Row-level security is seen in the catalog; rows are not filtered."""
     with session.write() as write:
         catalog, table = _editable(session, write, node.table)
@@ -299,12 +343,18 @@ def create_policy(session: Session, node: tree.CreateSecurityPolicy) -> None:
         write.save_catalog(catalog)
 
 
-def alter_database(session: Session, node: tree.AlterDatabase) -> None:
+def alter_database(session: Session, node: ddl_tree.AlterDatabase) -> None:
     """SET ALLOW_SNAPSHOT_ISOLATION, READ_COMMITTED_SNAPSHOT, COLLATE; other options are accepted."""
     database = session.engine.find_database(node.name or session.database)
     if database is None:
-        raise SqlError(5011, f"User does not have permission to alter database '{node.name}', the database does not "
-                             "exist, or the database is not in a state that allows access checks.", 14, 5)  # fmt: skip
+        raise SqlError(
+            5011,
+            f"User does not have permission to alter database '{node.name}', "
+            "the database does not "
+            "exist, or the database is not in a state that allows access checks.",
+            14,
+            5,
+        )
     with session.write(database) as write:
         catalog = write.edit_catalog()
         permissions.require_ddl(session, catalog, "ALTER DATABASE")

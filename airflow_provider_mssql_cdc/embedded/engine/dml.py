@@ -31,9 +31,10 @@ def target_columns(
             )
     else:
         columns = [
-            c for c in table.stored_columns
+            c
+            for c in table.stored_columns
             if c.type.name != "timestamp" and not c.column_set and (c.identity is None or identity_insert)
-        ]  # fmt: skip
+        ]
     for column in columns:
         if column.computed is not None:
             raise SqlError(
@@ -43,8 +44,11 @@ def target_columns(
             raise SqlError(273, "Cannot insert an explicit value into a timestamp column.")
         if column.identity is not None and not identity_insert:
             raise SqlError(
-                544, f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT "
-                     "is set to OFF.")  # fmt: skip
+                544,
+                f"Cannot insert explicit value for identity column in table '{table.name}' "
+                "when IDENTITY_INSERT "
+                "is set to OFF.",
+            )
     return columns
 
 
@@ -108,8 +112,12 @@ def _check_implicit(source: SqlType, target: SqlType) -> None:
     clash = pair in (("integer", "guid"), ("guid", "integer"), ("moment", "integer"), ("string", "binary"))
     if clash and source.name not in ("datetime", "smalldatetime"):
         number = 257 if pair[0] in ("moment", "string") else 206
-        raise SqlError(number, f"Implicit conversion from data type {source.name} to {target.name} is not allowed. Use "
-                               "the CONVERT function to run this query.")  # fmt: skip
+        raise SqlError(
+            number,
+            f"Implicit conversion from data type {source.name} to "
+            f"{target.name} is not allowed. Use "
+            "the CONVERT function to run this query.",
+        )
 
 
 def insert(compiler: Compiler, node: tree.Insert, *, identity_insert: bool) -> tuple[Compiled, Table]:
@@ -132,8 +140,10 @@ def insert(compiler: Compiler, node: tree.Insert, *, identity_insert: bool) -> t
         return Compiled(f"{head}VALUES {', '.join(rows)}", compiler.needs), table
     inner = select.query(compiler, node.source)
     _check_count(len(inner.columns), len(columns))
-    shown = [assigned(compiler, Typed(f"c{i}", o.type, o.nullable), c)
-             for i, (o, c) in enumerate(zip(inner.columns, columns, strict=True))]  # fmt: skip
+    shown = [
+        assigned(compiler, Typed(f"c{i}", o.type, o.nullable), c)
+        for i, (o, c) in enumerate(zip(inner.columns, columns, strict=True))
+    ]
     return Compiled(f"{head}SELECT {', '.join([*shown, *tail])} FROM ({inner.sql})", compiler.needs), table
 
 
@@ -152,8 +162,11 @@ def _row(
 
 def _check_count(given: int, wanted: int) -> None:
     if given < wanted:
-        raise SqlError(109, "There are more columns in the INSERT statement than values specified in the VALUES "
-                            "clause.", 15)  # fmt: skip
+        raise SqlError(
+            109,
+            "There are more columns in the INSERT statement than values specified in the VALUES clause.",
+            15,
+        )
     if given > wanted:
         raise SqlError(213, "Column name or number of supplied values does not match table definition.")
 
@@ -202,8 +215,10 @@ def update(compiler: Compiler, node: tree.Update) -> tuple[Compiled, Table]:
         return _update_from(compiler, node, table, columns=columns, stamps=stamps), table
     alias = compiler.alias()
     scope = _single(compiler, table, alias, node.target)
-    pairs = [f"{quote(c.storage)} = {_new_value(compiler, e, scope, column=c)}"
-             for c, (_, e) in zip(columns, node.assignments, strict=True)]  # fmt: skip
+    pairs = [
+        f"{quote(c.storage)} = {_new_value(compiler, e, scope, column=c)}"
+        for c, (_, e) in zip(columns, node.assignments, strict=True)
+    ]
     where = "" if node.where is None else " WHERE " + predicate(compiler, node.where, scope).sql
     sql = f"UPDATE {quote(table.storage)} AS {alias} SET {', '.join([*pairs, *stamps])}{where}"
     return Compiled(sql, compiler.needs), table

@@ -28,8 +28,8 @@ _SYSTEM_DATABASES = ("master", "tempdb", "model", "msdb")
 class Engine:
     """All databases of one server. ``directory`` None makes a temporary one that ``close`` removes.
 
-    ``time_zone``: the server's local zone (IANA), for GETDATE and its like. ``utc_units`` may be replaced: the
-    clock, UTC, in units of 100 ns since 0001-01-01.
+    ``time_zone``: the server's local zone (IANA), for GETDATE and its like.
+    ``utc_units`` may be replaced: the clock, UTC, in units of 100 ns since 0001-01-01.
     """
 
     def __init__(
@@ -129,8 +129,13 @@ class Engine:
             if database is None:
                 if if_exists:
                     return
-                raise SqlError(3701, f"Cannot drop the database '{name}', because it does not exist or you do not have "
-                                     "permission.", 11)  # fmt: skip
+                raise SqlError(
+                    3701,
+                    f"Cannot drop the database '{name}', because it does not "
+                    "exist or you do not have "
+                    "permission.",
+                    11,
+                )
             if any(s.database.casefold() == name.casefold() and not s.internal for s in self.sessions):
                 raise SqlError(3702, f'Cannot drop database "{name}" because it is currently in use.')
             for hook in self.hooks.drop_database:
@@ -168,8 +173,10 @@ class Engine:
 
     def drop_login(self, name: str) -> None:
         if self._logins.pop(name.casefold(), None) is None:
-            raise SqlError(15151, f"Cannot drop the login '{name}', because it does not exist or you do not have "
-                                  "permission.")  # fmt: skip
+            raise SqlError(
+                15151,
+                f"Cannot drop the login '{name}', because it does not exist or you do not have permission.",
+            )
 
     def has_login(self, name: str) -> bool:
         return name.casefold() in self._logins

@@ -35,8 +35,10 @@ def translated(link: Link, exc: sqlite3.Error, catalog: Catalog | None = None) -
     if "locked" in text:
         return SqlError(
             3960,
-            "Snapshot isolation transaction aborted due to update conflict. You cannot use snapshot isolation to "
-            "access the table directly or indirectly in the database to update, delete, or insert the row that has "
+            "Snapshot isolation transaction aborted due to update conflict. You cannot use "
+            "snapshot isolation to "
+            "access the table directly or indirectly in the database to update, delete, or "
+            "insert the row that has "
             "been modified or deleted by another transaction.",
         )
     return exc
@@ -66,7 +68,8 @@ def _is_index(place: str, table: Table, index: Index) -> bool:
 def null_refused(table: Table, column: str) -> SqlError:
     return SqlError(
         515,
-        f"Cannot insert the value NULL into column '{column}', table '{table.full_name}'; column does not allow "
+        f"Cannot insert the value NULL into column '{column}', table '{table.full_name}'; column "
+        "does not allow "
         "nulls. INSERT fails.",
         16,
         2,

@@ -30,10 +30,8 @@ def expression(compiler: Compiler, node: tree.Expression, scope: Scope | None) -
     match node:
         case tree.Literal():
             return constant(compiler, node)
-        case tree.Variable():
-            return functions.global_variable(compiler, node.name) or compiler.variable(node.name)
-        case tree.ColumnName():
-            return compiler.resolve(node.parts, scope)
+        case tree.Variable() | tree.ColumnName():
+            return _named(compiler, node, scope)
         case tree.Unary():
             return _unary(compiler, node, scope)
         case tree.Binary():
@@ -49,6 +47,12 @@ def expression(compiler: Compiler, node: tree.Expression, scope: Scope | None) -
         case tree.AtTimeZone():
             return _at_time_zone(compiler, node, scope)
     return _predicate(compiler, node, scope)
+
+
+def _named(compiler: Compiler, node: tree.Variable | tree.ColumnName, scope: Scope | None) -> Typed:
+    if isinstance(node, tree.ColumnName):
+        return compiler.resolve(node.parts, scope)
+    return functions.global_variable(compiler, node.name) or compiler.variable(node.name)
 
 
 def _predicate(compiler: Compiler, node: tree.Expression, scope: Scope | None) -> Typed:

@@ -358,7 +358,7 @@ def at_time_zone(loader: Callable[[Any], moments.Moment], value: Any, zone: Any,
             9820, f"The time zone parameter '{zone}' provided to AT TIME ZONE clause is invalid."
         ) from None
     base = moment.units if moment.offset is None else moment.utc
-    plain = datetime(1, 1, 1) + timedelta(microseconds=base // 10)
+    plain = datetime(1, 1, 1) + timedelta(microseconds=base // 10)  # noqa: DTZ001  (local time)
     aware = (
         plain.replace(tzinfo=info) if moment.offset is None else plain.replace(tzinfo=UTC).astimezone(info)
     )

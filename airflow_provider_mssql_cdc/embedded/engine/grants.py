@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine import permissions, tree
+from airflow_provider_mssql_cdc.embedded.engine import ddl_tree, permissions
 from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Grant, Principal
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
@@ -17,7 +17,7 @@ def _require_owner(session: Session, catalog: Catalog) -> None:
         raise SqlError(15247, "User does not have permission to perform this action.")
 
 
-def create_principal(session: Session, node: tree.CreatePrincipal) -> None:
+def create_principal(session: Session, node: ddl_tree.CreatePrincipal) -> None:
     """Errors 15023 (exists), 15007 (no such login), 15025."""
     if node.kind == "LOGIN":
         if not session.is_sysadmin:
@@ -40,7 +40,7 @@ def create_principal(session: Session, node: tree.CreatePrincipal) -> None:
         write.save_catalog(catalog)
 
 
-def alter_role(session: Session, node: tree.AlterRole) -> None:
+def alter_role(session: Session, node: ddl_tree.AlterRole) -> None:
     with session.write() as write:
         catalog = write.edit_catalog()
         _require_owner(session, catalog)
@@ -63,7 +63,7 @@ def _principal(catalog: Catalog, name: str) -> str:
     return key
 
 
-def permission(session: Session, node: tree.Permission) -> None:
+def permission(session: Session, node: ddl_tree.Permission) -> None:
     """GRANT, DENY and REVOKE on a table, its columns, a schema or the database."""
     with session.write() as write:
         catalog = write.edit_catalog()
@@ -79,30 +79,39 @@ def permission(session: Session, node: tree.Permission) -> None:
                     granted.column,
                 )
                 catalog.grants = [
-                    g for g in catalog.grants
+                    g
+                    for g in catalog.grants
                     if (g.principal, g.permission, g.object_id, g.schema, g.column) != same
-                ]  # fmt: skip
+                ]
                 if node.action != "REVOKE":
                     catalog.grants.append(granted)
         write.save_catalog(catalog)
 
 
-def _grants(catalog: Catalog, node: tree.Permission, principal: str) -> list[Grant]:
+def _grants(catalog: Catalog, node: ddl_tree.Permission, principal: str) -> list[Grant]:
     grants = []
     for name, columns in node.permissions:
         grant = Grant(principal, node.action, name)
         if node.scope == "SCHEMA":
             grant.schema = catalog.schema_name(node.securable[-1])
             if grant.schema is None:
-                raise SqlError(15151, f"Cannot find the schema '{node.securable[-1]}', because it does not exist or you "
-                                      "do not have permission.")  # fmt: skip
+                raise SqlError(
+                    15151,
+                    f"Cannot find the schema '{node.securable[-1]}', because "
+                    "it does not exist or you "
+                    "do not have permission.",
+                )
         elif node.scope == "OBJECT":
             table = catalog.resolve(node.securable)
             if table is None:
                 if name == "EXECUTE" or node.securable[0].lower() == "sys":
                     continue
-                raise SqlError(15151, f"Cannot find the object '{node.securable[-1]}', because it does not exist or you "
-                                      "do not have permission.")  # fmt: skip
+                raise SqlError(
+                    15151,
+                    f"Cannot find the object '{node.securable[-1]}', because "
+                    "it does not exist or you "
+                    "do not have permission.",
+                )
             grant.object_id = table.object_id
             named = [catalog.require_column(table, c).name for c in columns or node.columns]
             grants += [Grant(principal, node.action, name, table.object_id, None, c) for c in named]

@@ -238,12 +238,37 @@ def _zone(offset: int) -> str:
     return f" {sign}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}"
 
 
-_UNIT_SIZES = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND, "millisecond": 10_000,
-               "microsecond": 10, "week": 7 * DAY}  # fmt: skip
-_NAMES = {"dd": "day", "d": "day", "dy": "day", "dayofyear": "day", "hh": "hour", "mi": "minute", "n": "minute",
-          "ss": "second", "s": "second", "ms": "millisecond", "mcs": "microsecond", "ns": "nanosecond", "wk": "week",
-          "ww": "week", "mm": "month", "m": "month", "yy": "year", "yyyy": "year", "qq": "quarter",
-          "q": "quarter"}  # fmt: skip
+_UNIT_SIZES = {
+    "day": DAY,
+    "hour": HOUR,
+    "minute": MINUTE,
+    "second": SECOND,
+    "millisecond": 10_000,
+    "microsecond": 10,
+    "week": 7 * DAY,
+}
+_NAMES = {
+    "dd": "day",
+    "d": "day",
+    "dy": "day",
+    "dayofyear": "day",
+    "hh": "hour",
+    "mi": "minute",
+    "n": "minute",
+    "ss": "second",
+    "s": "second",
+    "ms": "millisecond",
+    "mcs": "microsecond",
+    "ns": "nanosecond",
+    "wk": "week",
+    "ww": "week",
+    "mm": "month",
+    "m": "month",
+    "yy": "year",
+    "yyyy": "year",
+    "qq": "quarter",
+    "q": "quarter",
+}
 
 
 def part_name(name: str) -> str:
@@ -285,12 +310,22 @@ def part(name: str, moment: Moment) -> int:
     """DATEPART."""
     day = date.min + timedelta(days=moment.units // DAY)
     clock = moment.units % DAY
-    calendar = {"year": day.year, "month": day.month, "day": day.day, "quarter": (day.month + 2) // 3,
-                "weekday": day.isoweekday() % 7 + 1}  # fmt: skip
+    calendar = {
+        "year": day.year,
+        "month": day.month,
+        "day": day.day,
+        "quarter": (day.month + 2) // 3,
+        "weekday": day.isoweekday() % 7 + 1,
+    }
     if name in calendar:
         return calendar[name]
-    sizes = {"hour": (HOUR, 24), "minute": (MINUTE, 60), "second": (SECOND, 60), "millisecond": (10_000, 1000),
-             "microsecond": (10, 1_000_000)}  # fmt: skip
+    sizes = {
+        "hour": (HOUR, 24),
+        "minute": (MINUTE, 60),
+        "second": (SECOND, 60),
+        "millisecond": (10_000, 1000),
+        "microsecond": (10, 1_000_000),
+    }
     if name == "nanosecond":
         return clock % SECOND * 100
     size, modulus = sizes[name]

@@ -35,7 +35,9 @@ def compile_rows(compiler: Compiler, node: tree.Update, table: Table) -> Compile
     values = [f"{sql} AS v{at}" for at, sql in new.values()]
     shown = [f"source.k{i}" for i in range(len(keys))]
     for column in table.stored_columns:
-        changed = f"source.v{new[column.name][0]}" if column.name in new else f"target.{quote(column.storage)}"
+        changed = (
+            f"source.v{new[column.name][0]}" if column.name in new else f"target.{quote(column.storage)}"
+        )
         shown.append(stamp if column.type.name == "timestamp" else changed)
     joined = " AND ".join(f"target.{k} = source.k{i}" for i, k in enumerate(dml.keys(table)))
     sql = (
@@ -49,10 +51,10 @@ def split_update(
     session: Session, write: WriteTransaction, catalog: Catalog, *, node: tree.Update, table: Table
 ) -> int:
     """Delete the rows, insert them with their new keys; all or nothing. Errors 2601, 2627."""
-    from airflow_provider_mssql_cdc.embedded.engine import runner
+    from airflow_provider_mssql_cdc.embedded.engine import execution
 
-    ready = runner.compiled(session, catalog, (node.text, "split"), lambda c: compile_rows(c, node, table))
-    rows = runner.start(session, write.link, catalog, ready=ready).fetchall()
+    ready = execution.compiled(session, catalog, (node.text, "split"), lambda c: compile_rows(c, node, table))
+    rows = execution.start(session, write.link, catalog, ready=ready).fetchall()
     keys = dml.keys(table)
     found = " AND ".join(f"{key} = ?" for key in keys)
     columns = ", ".join(quote(column.storage) for column in table.stored_columns)

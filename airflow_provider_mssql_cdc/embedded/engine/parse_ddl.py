@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from airflow_provider_mssql_cdc.embedded.engine import tree
+from airflow_provider_mssql_cdc.embedded.engine import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parse_permissions import PermissionParser
 
 _DATABASE_OPTIONS_END = ("WITH",)
@@ -34,7 +34,7 @@ class Parser(PermissionParser):
             return self._drop()
         if verb == "TRUNCATE":
             self.expect("TABLE")
-            return tree.Truncate(self.name())
+            return ddl_tree.Truncate(self.name())
         return self.permission(verb)
 
     def _create(self) -> tree.Statement:
@@ -45,7 +45,7 @@ class Parser(PermissionParser):
             return self._create_index(kind)
         if kind == "DATABASE":
             name = self.identifier()
-            return tree.CreateDatabase(name, self.identifier() if self.take("COLLATE") else None)
+            return ddl_tree.CreateDatabase(name, self.identifier() if self.take("COLLATE") else None)
         if kind == "SCHEMA":
             return self._create_schema()
         if kind == "TYPE":
@@ -56,22 +56,22 @@ class Parser(PermissionParser):
             return self._security_policy()
         raise self.error()
 
-    def _create_schema(self) -> tree.CreateSchema:
+    def _create_schema(self) -> ddl_tree.CreateSchema:
         name = self.identifier()
         if self.take("AUTHORIZATION"):
             self.identifier()
-        return tree.CreateSchema(name)
+        return ddl_tree.CreateSchema(name)
 
-    def _create_type(self) -> tree.CreateType:
+    def _create_type(self) -> ddl_tree.CreateType:
         name = self.name()
         self.expect("FROM")
         base = self.type_name()
         if self.take("NOT", "NULL"):
-            return tree.CreateType(name, base, False)
+            return ddl_tree.CreateType(name, base, False)
         self.take("NULL")
-        return tree.CreateType(name, base, True)
+        return ddl_tree.CreateType(name, base, True)
 
-    def _security_policy(self) -> tree.CreateSecurityPolicy:
+    def _security_policy(self) -> ddl_tree.CreateSecurityPolicy:
         self.expect("POLICY")
         name = self.name()
         self.expect("ADD")
@@ -89,13 +89,13 @@ class Parser(PermissionParser):
             self.expect_operator("=")
             enabled = self.advance().upper == "ON"
             self.expect_operator(")")
-        return tree.CreateSecurityPolicy(name, function, table, enabled)
+        return ddl_tree.CreateSecurityPolicy(name, function, table, enabled)
 
-    def _create_table(self) -> tree.CreateTable:
+    def _create_table(self) -> ddl_tree.CreateTable:
         name = self.name()
         self.expect_operator("(")
-        columns: list[tree.ColumnDefinition] = []
-        indexes: list[tree.IndexDefinition] = []
+        columns: list[ddl_tree.ColumnDefinition] = []
+        indexes: list[ddl_tree.IndexDefinition] = []
         while True:
             self._table_element(columns, indexes)
             if not self.take_operator(","):
@@ -104,7 +104,7 @@ class Parser(PermissionParser):
                 break
         self.expect_operator(")")
         self._table_options()
-        return tree.CreateTable(name, tuple(columns), tuple(indexes))
+        return ddl_tree.CreateTable(name, tuple(columns), tuple(indexes))
 
     def _table_options(self) -> None:
         while True:
@@ -117,7 +117,7 @@ class Parser(PermissionParser):
                 return
 
     def _table_element(
-        self, columns: list[tree.ColumnDefinition], indexes: list[tree.IndexDefinition]
+        self, columns: list[ddl_tree.ColumnDefinition], indexes: list[ddl_tree.IndexDefinition]
     ) -> None:
         if self.at("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "INDEX"):
             constraint = self._table_constraint()
@@ -126,7 +126,7 @@ class Parser(PermissionParser):
             return
         columns.append(self._column(indexes))
 
-    def _table_constraint(self) -> tree.IndexDefinition | None:
+    def _table_constraint(self) -> ddl_tree.IndexDefinition | None:
         name = self.identifier() if self.take("CONSTRAINT") else None
         if self.at("PRIMARY", "UNIQUE"):
             return self._key(name, ())
@@ -134,7 +134,7 @@ class Parser(PermissionParser):
             name = self.identifier()
             unique = self.take("UNIQUE")
             clustered = self._clustered()
-            return tree.IndexDefinition(name, self._key_columns(), unique, clustered=clustered)
+            return ddl_tree.IndexDefinition(name, self._key_columns(), unique, clustered=clustered)
         self._skip_constraint()
         return None
 
@@ -165,7 +165,7 @@ class Parser(PermissionParser):
             return True
         return False if self.take("NONCLUSTERED") else None
 
-    def _key(self, name: str | None, columns: tuple[tuple[str, bool], ...]) -> tree.IndexDefinition:
+    def _key(self, name: str | None, columns: tuple[tuple[str, bool], ...]) -> ddl_tree.IndexDefinition:
         primary = self.take("PRIMARY", "KEY")
         if not primary:
             self.expect("UNIQUE")
@@ -173,7 +173,7 @@ class Parser(PermissionParser):
         if self.at_operator("("):
             columns = self._key_columns()
         self._table_options()
-        return tree.IndexDefinition(name, columns, True, primary, True, clustered)
+        return ddl_tree.IndexDefinition(name, columns, True, primary, True, clustered)
 
     def _key_columns(self) -> tuple[tuple[str, bool], ...]:
         return self.parenthesised(lambda: self.listed(self._key_column))
@@ -185,7 +185,7 @@ class Parser(PermissionParser):
             self.take("ASC")
         return name, descending
 
-    def _column(self, indexes: list[tree.IndexDefinition]) -> tree.ColumnDefinition:
+    def _column(self, indexes: list[ddl_tree.IndexDefinition]) -> ddl_tree.ColumnDefinition:
         start = self._index
         values: dict[str, object] = {"name": self.identifier(), "type": None}
         if self.take("AS"):
@@ -198,9 +198,9 @@ class Parser(PermissionParser):
             pass
         if self._index == start:
             raise self.error()
-        return tree.ColumnDefinition(**values)  # type: ignore[arg-type]
+        return ddl_tree.ColumnDefinition(**values)  # type: ignore[arg-type]
 
-    def _column_option(self, values: dict[str, object], indexes: list[tree.IndexDefinition]) -> bool:
+    def _column_option(self, values: dict[str, object], indexes: list[ddl_tree.IndexDefinition]) -> bool:
         name = self.identifier() if self.take("CONSTRAINT") else None
         if self.take("NOT", "NULL"):
             values["nullable"] = False
@@ -244,7 +244,7 @@ class Parser(PermissionParser):
             return False
         return True
 
-    def _create_index(self, kind: str) -> tree.CreateIndex:
+    def _create_index(self, kind: str) -> ddl_tree.CreateIndex:
         unique = kind == "UNIQUE"
         clustered = self._clustered() if unique else {"CLUSTERED": True, "NONCLUSTERED": False}.get(kind)
         if kind != "INDEX":
@@ -260,10 +260,10 @@ class Parser(PermissionParser):
             condition = self.expression()
             text = self.sql[self._tokens[first].start : self._tokens[self._index - 1].end]
         self._table_options()
-        index = tree.IndexDefinition(
+        index = ddl_tree.IndexDefinition(
             name, columns, unique, clustered=clustered, included=included, filter=condition, filter_text=text
         )
-        return tree.CreateIndex(table, index)
+        return ddl_tree.CreateIndex(table, index)
 
     def _alter(self) -> tree.Statement:
         kind = self.advance().upper
@@ -275,10 +275,10 @@ class Parser(PermissionParser):
             return self.alter_role()
         raise self.error()
 
-    def _alter_database(self) -> tree.AlterDatabase:
+    def _alter_database(self) -> ddl_tree.AlterDatabase:
         name = "" if self.take("CURRENT") else self.identifier()
         if self.take("COLLATE"):
-            return tree.AlterDatabase(name, ("COLLATE", self.identifier()))
+            return ddl_tree.AlterDatabase(name, ("COLLATE", self.identifier()))
         self.expect("SET")
         words = []
         while (
@@ -290,39 +290,39 @@ class Parser(PermissionParser):
         if self.take("WITH"):
             self.advance()
             self.take("IMMEDIATE")
-        return tree.AlterDatabase(name, tuple(words))
+        return ddl_tree.AlterDatabase(name, tuple(words))
 
-    def _alter_table(self) -> tree.AlterTable:
+    def _alter_table(self) -> ddl_tree.AlterTable:
         name = self.name()
         if self.take("WITH"):
             self.advance()
         if self.take("ADD"):
-            columns: list[tree.ColumnDefinition] = []
-            indexes: list[tree.IndexDefinition] = []
+            columns: list[ddl_tree.ColumnDefinition] = []
+            indexes: list[ddl_tree.IndexDefinition] = []
             self._table_element(columns, indexes)
             while self.take_operator(","):
                 self._table_element(columns, indexes)
-            return tree.AlterTable(name, "add", tuple(columns), tuple(indexes))
+            return ddl_tree.AlterTable(name, "add", tuple(columns), tuple(indexes))
         if self.take("ALTER", "COLUMN"):
-            return tree.AlterTable(name, "alter", (self._column([]),))
+            return ddl_tree.AlterTable(name, "alter", (self._column([]),))
         if self.take("DROP"):
             return self._alter_drop(name)
         while self.token.kind != "end" and not self.at_operator(";"):
             self.advance()
-        return tree.AlterTable(name, "accepted")
+        return ddl_tree.AlterTable(name, "accepted")
 
-    def _alter_drop(self, name: tree.Name) -> tree.AlterTable:
+    def _alter_drop(self, name: tree.Name) -> ddl_tree.AlterTable:
         action = "drop column" if self.take("COLUMN") else "drop constraint"
         if action == "drop constraint":
             self.take("CONSTRAINT")
         self.take("IF", "EXISTS")
-        return tree.AlterTable(name, action, dropped=self.listed(self.identifier))
+        return ddl_tree.AlterTable(name, action, dropped=self.listed(self.identifier))
 
-    def _drop(self) -> tree.DropObject:
+    def _drop(self) -> ddl_tree.DropObject:
         kind = self.advance().upper
         if kind == "SECURITY":
             self.expect("POLICY")
         if_exists = self.take("IF", "EXISTS")
         names = self.listed(self.name)
         table = self.name() if kind == "INDEX" and self.take("ON") else None
-        return tree.DropObject(kind, names, if_exists, table)
+        return ddl_tree.DropObject(kind, names, if_exists, table)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_provider_mssql_cdc.embedded.engine import tree
+from airflow_provider_mssql_cdc.embedded.engine import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parse_statements import StatementParser
 
 
 class PermissionParser(StatementParser):
     """Statements about who may do what."""
 
-    def create_principal(self, kind: str) -> tree.CreatePrincipal:
+    def create_principal(self, kind: str) -> ddl_tree.CreatePrincipal:
         name = self.identifier()
         value = None
         if kind == "LOGIN":
@@ -28,17 +28,17 @@ class PermissionParser(StatementParser):
                 value = name
         elif self.take("AUTHORIZATION"):
             self.identifier()
-        return tree.CreatePrincipal(kind, name, value)
+        return ddl_tree.CreatePrincipal(kind, name, value)
 
-    def alter_role(self) -> tree.AlterRole:
+    def alter_role(self) -> ddl_tree.AlterRole:
         role = self.identifier()
         added = self.take("ADD")
         if not added:
             self.expect("DROP")
         self.expect("MEMBER")
-        return tree.AlterRole(role, self.identifier(), added)
+        return ddl_tree.AlterRole(role, self.identifier(), added)
 
-    def permission(self, action: str) -> tree.Permission:
+    def permission(self, action: str) -> ddl_tree.Permission:
         self.take("GRANT", "OPTION", "FOR")
         permissions = self.listed(self._permission)
         scope, securable, columns = "DATABASE", (), ()  # type: tuple[str, tree.Name, tuple[str, ...]]
@@ -52,7 +52,7 @@ class PermissionParser(StatementParser):
         if self.take("WITH", "GRANT"):
             self.expect("OPTION")
         self.take("CASCADE")
-        return tree.Permission(action, permissions, scope, securable, columns, principals)
+        return ddl_tree.Permission(action, permissions, scope, securable, columns, principals)
 
     def _principal(self) -> str:
         return self.advance().text if self.at("PUBLIC") else self.identifier()

@@ -23,14 +23,26 @@ def _space_used(session: Session, arguments: dict[str, Parameter]) -> Iterator[R
     catalog = session.catalog()
     table = catalog.resolve(names.split(text))
     if table is None or not permissions.visible(session, catalog, table):
-        raise SqlError(15009, f"The object '{text}' does not exist in database '{session.database}' or is invalid for "
-                              "this operation.")  # fmt: skip
+        raise SqlError(
+            15009,
+            f"The object '{text}' does not exist in database "
+            f"'{session.database}' or is invalid for "
+            "this operation.",
+        )
     rows = count_rows(session, table)
     size = types.varchar(18)
-    columns = [("name", types.nvarchar(128)), ("rows", types.varchar(20)), ("reserved", size), ("data", size),
-               ("index_size", size), ("unused", size)]  # fmt: skip
-    yield result_set(columns, [(table.name, str(rows).ljust(20), f"{rows // 10 + 8} KB", f"{rows // 10} KB", "8 KB",
-                                "0 KB")])  # fmt: skip
+    columns = [
+        ("name", types.nvarchar(128)),
+        ("rows", types.varchar(20)),
+        ("reserved", size),
+        ("data", size),
+        ("index_size", size),
+        ("unused", size),
+    ]
+    yield result_set(
+        columns,
+        [(table.name, str(rows).ljust(20), f"{rows // 10 + 8} KB", f"{rows // 10} KB", "8 KB", "0 KB")],
+    )
 
 
 def register(registry: Registry) -> None:

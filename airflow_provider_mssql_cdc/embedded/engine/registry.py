@@ -35,8 +35,8 @@ class ScalarFunction:
 class TableFunction:
     """``sql`` is a query over ``@name`` of the parameters, read with the owner's rights.
 
-    ``check(session, *stored values)`` runs before the statement. ``permission``: object id of a table on which the
-    caller needs SELECT.
+    ``check(session, *stored values)`` runs before the statement. ``permission``: object id of a table on
+    which the caller needs SELECT.
     """
 
     parameters: tuple[tuple[str, SqlType], ...]

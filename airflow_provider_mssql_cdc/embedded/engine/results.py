@@ -22,6 +22,10 @@ from airflow_provider_mssql_cdc.embedded.engine.conversions import (
 )
 from airflow_provider_mssql_cdc.embedded.seam import ResultColumn, ResultSet, Row, SqlType
 
+# local times, as SQL Server keeps them
+_YEAR_ONE = datetime(1, 1, 1)  # noqa: DTZ001
+_YEAR_1900 = datetime(1900, 1, 1)  # noqa: DTZ001
+
 
 def result_set(columns: Iterable[tuple[str, SqlType]], rows: Iterable[Row]) -> ResultSet:
     """A result made in Python; the rows hold stored values."""
@@ -29,7 +33,7 @@ def result_set(columns: Iterable[tuple[str, SqlType]], rows: Iterable[Row]) -> R
 
 
 def _to_datetime(moment: moments.Moment) -> datetime:
-    plain = datetime(1, 1, 1) + timedelta(microseconds=moment.units // 10)
+    plain = _YEAR_ONE + timedelta(microseconds=moment.units // 10)
     return (
         plain if moment.offset is None else plain.replace(tzinfo=timezone(timedelta(minutes=moment.offset)))
     )
@@ -49,7 +53,7 @@ def decoder(type_: SqlType) -> Callable[[Any], Any]:
     if type_.name == "date":
         return lambda v: date.fromordinal(v + 1)
     if type_.name == "datetime":
-        return lambda v: datetime(1900, 1, 1) + timedelta(milliseconds=(v * 20 + 3) // 6)
+        return lambda v: _YEAR_1900 + timedelta(milliseconds=(v * 20 + 3) // 6)
     if type_.name == "time":
         return lambda v: _to_datetime(loader(v)).time()
     return lambda v: _to_datetime(loader(v))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.embedded.engine import (
     control,
+    ddl_tree,
     definitions,
     dml,
     errors,
+    execution,
     grants,
     moved_keys,
     permissions,
-    select,
     tree,
-    types,
 )
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
-from airflow_provider_mssql_cdc.embedded.engine.names import quote
 from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
 from airflow_provider_mssql_cdc.embedded.engine.typed import Compiled
 from airflow_provider_mssql_cdc.embedded.seam import (
@@ -27,19 +26,15 @@ from airflow_provider_mssql_cdc.embedded.seam import (
     Parameter,
     ResultColumn,
     ResultSet,
-    Row,
     RowCount,
     SqlError,
-    SqlType,
 )
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Table
     from airflow_provider_mssql_cdc.embedded.engine.session import Session
-    from airflow_provider_mssql_cdc.embedded.engine.storage import Link
 
 Outcome = ResultSet | RowCount | Message
-_FIRST_ROWS, _BATCH_ROWS = 1_000, 10_000
 
 
 def batch(session: Session, statements: Sequence[tree.Statement]) -> Iterator[Outcome]:
@@ -54,12 +49,12 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
         case tree.Block():
             yield from batch(session, statement.statements)
         case tree.If():
-            if condition(session, statement.condition):
+            if execution.condition(session, statement.condition):
                 yield from run(session, statement.then)
             elif statement.otherwise is not None:
                 yield from run(session, statement.otherwise)
         case tree.While():
-            while condition(session, statement.condition):
+            while execution.condition(session, statement.condition):
                 yield from run(session, statement.body)
         case _:
             session.begin_statement()
@@ -71,19 +66,19 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
 
 
 _DEFINITIONS: dict[type[tree.Statement], Callable[..., None]] = {
-    tree.CreateTable: definitions.create_table,
-    tree.CreateIndex: definitions.create_index,
-    tree.AlterTable: definitions.alter_table,
-    tree.AlterDatabase: definitions.alter_database,
-    tree.DropObject: definitions.drop,
-    tree.Truncate: definitions.truncate,
-    tree.CreateSchema: definitions.create_schema,
-    tree.CreateType: definitions.create_type,
-    tree.CreateSecurityPolicy: definitions.create_policy,
-    tree.CreateDatabase: control.create_database,
-    tree.CreatePrincipal: grants.create_principal,
-    tree.AlterRole: grants.alter_role,
-    tree.Permission: grants.permission,
+    ddl_tree.CreateTable: definitions.create_table,
+    ddl_tree.CreateIndex: definitions.create_index,
+    ddl_tree.AlterTable: definitions.alter_table,
+    ddl_tree.AlterDatabase: definitions.alter_database,
+    ddl_tree.DropObject: definitions.drop,
+    ddl_tree.Truncate: definitions.truncate,
+    ddl_tree.CreateSchema: definitions.create_schema,
+    ddl_tree.CreateType: definitions.create_type,
+    ddl_tree.CreateSecurityPolicy: definitions.create_policy,
+    ddl_tree.CreateDatabase: control.create_database,
+    ddl_tree.CreatePrincipal: grants.create_principal,
+    ddl_tree.AlterRole: grants.alter_role,
+    ddl_tree.Permission: grants.permission,
 }
 
 
@@ -126,40 +121,18 @@ class _translating:
             raise errors.translated(active, exc, self._session.catalog()) from exc
 
 
-def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Compiler], Compiled]) -> Compiled:
-    """A compiled statement, from the cache if the same was compiled against this catalog before."""
-    counting = bool(session.engine.counters)
-    variables = {name: type_ for name, (type_, _) in session.variables.items()}
-    full = (key, catalog.version, tuple(variables.items()), counting, session.identity_insert)
-    found = session.engine.cache.get(full)
-    if found is None:
-        compiler = Compiler(session.engine.registry, catalog, variables, session=session, counting=counting)
-        found = build(compiler)
-        session.engine.cache[full] = found
-    assert isinstance(found, Compiled)
-    return found
-
-
-def _build_query(query: tree.Query) -> Callable[[Compiler], Compiled]:
-    def build(compiler: Compiler) -> Compiled:
-        inner = select.query(compiler, query)
-        return Compiled(inner.sql, compiler.needs, inner.columns, inner.variables)
-
-    return build
-
-
 def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome]:
     body = statement.query.body
     if isinstance(body, tree.Select) and body.into is not None:
         yield _counted(session, control.select_into(session, statement.query, body))
         return
-    ready, link, cursor = open_query(session, statement.query, statement.text)
+    ready, link, cursor = execution.open_query(session, statement.query, statement.text)
     if ready.variables:
         _assign(session, ready, cursor)
         session.active = None
         return
     columns = tuple(ResultColumn(c.name, c.type, c.nullable) for c in ready.columns)
-    batches = _batches(session, link, cursor, text=statement.text)
+    batches = execution.batches(session, link, cursor, text=statement.text)
     for hook in session.engine.hooks.wrap_batches:
         batches = hook(session, statement.text, batches)
     try:
@@ -167,150 +140,18 @@ def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome
     finally:
         cursor.close()
         session.active = None
-    _record(session, link, statement.text)
-
-
-def open_query(session: Session, query: tree.Query, key: Any) -> tuple[Compiled, Link, sqlite3.Cursor]:
-    """Compile and start a query on the connection that the transaction asks for. Error 3952."""
-    database = session.database_file
-    link = session.transactions.reader(database)
-    catalog = database.catalog(link)
-    ready = compiled(session, catalog, key, _build_query(query))
-    if ready.needs.reads_data:
-        if session.isolation == "SNAPSHOT" and ready.needs.columns and not catalog.snapshot_isolation:
-            raise snapshot_refused(catalog)
-        link, pinned = session.transactions.pin(database)
-        if pinned:
-            catalog = database.catalog(link)
-            ready = compiled(session, catalog, key, _build_query(query))
-    permissions.check_columns(session, catalog, ready.needs.columns)
-    return ready, link, start(session, link, catalog, ready=ready)
-
-
-def plan(session: Session, sql: str) -> str:
-    """EXPLAIN QUERY PLAN of one query."""
-    (statement,) = parse(sql)
-    assert isinstance(statement, tree.QueryStatement)
-    ready, link, cursor = open_query(session, statement.query, statement.text)
-    cursor.close()
-    values = {f"b{i}": None for i in range(len(ready.needs.bindings))}
-    steps = link.connection.execute("EXPLAIN QUERY PLAN " + ready.sql, values).fetchall()
-    return "\n".join(step[3] for step in steps)
-
-
-def snapshot_refused(catalog: Catalog) -> SqlError:
-    return SqlError(
-        3952,
-        f"Snapshot isolation transaction failed accessing database '{catalog.name}' because snapshot isolation is not "
-        "allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
-    )
-
-
-def start(session: Session, link: Link, catalog: Catalog, *, ready: Compiled) -> sqlite3.Cursor:
-    """Bind and execute."""
-    needs = ready.needs
-    link.know_collations(needs.collations)
-    link.know_functions(needs.functions)
-    for key in needs.views:
-        _fill_view(session, link, catalog, key=key)
-    values = {f"b{i}": session.variables[b][1] if isinstance(b, str) else b(session)
-              for i, b in enumerate(needs.bindings)}  # fmt: skip
-    session.active, link.reads, link.error = link, {}, None
-    cursor = link.connection.cursor()
-    try:
-        for check, sql in needs.checks:
-            check(session, *link.connection.execute(sql, values).fetchone())
-        return cursor.execute(ready.sql, values)
-    except sqlite3.Error as exc:
-        session.active = None
-        raise errors.translated(link, exc, catalog) from exc
-    except BaseException:
-        session.active = None
-        raise
-
-
-def _fill_view(session: Session, link: Link, catalog: Catalog, *, key: tuple[str, str]) -> None:
-    """Put the rows of a catalog view into a temporary table of the connection."""
-    view = session.engine.registry.views[key]
-    stamp = (catalog.version, session.login_name)
-    name = ".".join(key)
-    if view.cached and link.views.get(name) == stamp:
-        return
-    rows = list(view.rows(session))
-    table = f"temp.{quote(name)}"
-    if name not in link.views:
-        columns = ", ".join(
-            quote(c) + (f" COLLATE {quote(_collation(catalog))}" if types.is_text(t) else "")
-            for c, t in view.columns
-        )
-        link.connection.execute(f"CREATE TEMP TABLE {quote(name)} ({columns})")
-    else:
-        link.connection.execute(f"DELETE FROM {table}")
-    link.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(view.columns))})", rows)
-    link.views[name] = stamp
-
-
-def _collation(catalog: Catalog) -> str:
-    from airflow_provider_mssql_cdc.embedded.engine.collations import sqlite_name
-
-    return sqlite_name(catalog.collation)
-
-
-def _batches(session: Session, link: Link, cursor: sqlite3.Cursor, *, text: str) -> Iterator[list[Row]]:
-    """Rows as SQLite gives them, the first batch small so that the client sees it soon."""
-    count, size = 0, _FIRST_ROWS
-    try:
-        while True:
-            session.check_cancelled()
-            rows = cursor.fetchmany(size)
-            if not rows:
-                break
-            count += len(rows)
-            yield rows
-            size = _BATCH_ROWS
-    except sqlite3.Error as exc:
-        raise errors.translated(link, exc) from exc
-    finally:
-        cursor.close()
-    session.row_count = count
-
-
-def _record(session: Session, link: Link, text: str) -> None:
-    for counter in session.engine.counters:
-        counter.record(text, link.reads)
+    execution.record(session, link, statement.text)
 
 
 def _assign(session: Session, ready: Compiled, cursor: sqlite3.Cursor) -> None:
     """``SELECT @x = …``: the last row's values."""
-    last = None
-    for last in cursor:
-        pass
+    rows = cursor.fetchall()
+    last = rows[-1] if rows else None
     session.row_count = 0 if last is None else 1
     if last is None:
         return
     for name, column, value in zip(ready.variables, ready.columns, last, strict=True):
         control.set_variable(session, name, column.type, value)
-
-
-def condition(session: Session, node: tree.Expression) -> bool:
-    """IF and WHILE."""
-    one = tree.Literal("integer", "1")
-    chosen = tree.Case(None, ((node, one),), tree.Literal("integer", "0"))
-    return bool(scalar(session, chosen)[1])
-
-
-def scalar(session: Session, node: tree.Expression) -> tuple[SqlType, Any]:
-    """The type and stored value of an expression."""
-    query = tree.Query(tree.Select((tree.SelectItem(node),)))
-    ready, link, cursor = open_query(session, query, node)
-    try:
-        row = cursor.fetchone()
-    except sqlite3.Error as exc:
-        raise errors.translated(link, exc) from exc
-    finally:
-        cursor.close()
-        session.active = None
-    return ready.columns[0].type, row[0]
 
 
 def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete) -> int:
@@ -320,8 +161,8 @@ def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete)
     with session.write() as write:
         catalog = write.catalog()
         if session.isolation == "SNAPSHOT" and not catalog.snapshot_isolation:
-            raise snapshot_refused(catalog)
-        ready = compiled(
+            raise execution.snapshot_refused(catalog)
+        ready = execution.compiled(
             session, catalog, (statement.text, "change"), lambda c: _compile_change(c, session, statement)
         )
         table = dml_table(catalog, statement, ready)
@@ -330,7 +171,7 @@ def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete)
         permissions.check_columns(session, catalog, reads)
         session.transactions.statement += 1
         try:
-            cursor = start(session, write.link, catalog, ready=ready)
+            cursor = execution.start(session, write.link, catalog, ready=ready)
             return max(cursor.rowcount, 0)
         except SqlError as exc:
             if not isinstance(statement, tree.Update) or exc.number not in moved_keys.DUPLICATE_KEY:
@@ -363,7 +204,7 @@ def _compile_change(
 def _execute(session: Session, statement: tree.Execute) -> Iterator[Outcome]:
     """EXEC of a procedure, or of a string."""
     if statement.sql is not None:
-        _, text = scalar(session, statement.sql)
+        _, text = execution.scalar(session, statement.sql)
         kept, session.variables = session.variables, {}
         yield from batch(session, parse(text or ""))
         session.variables = kept
@@ -372,7 +213,7 @@ def _execute(session: Session, statement: tree.Execute) -> Iterator[Outcome]:
     for name, node, output in statement.arguments:
         if isinstance(node, tree.Call) and node.name == ("default",):
             continue
-        type_, value = scalar(session, node)
+        type_, value = execution.scalar(session, node)
         parameters.append(Parameter(name or "", type_, value, output))
     yield from procedure(session, statement.procedure, parameters, text="")
 

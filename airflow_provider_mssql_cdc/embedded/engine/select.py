@@ -63,8 +63,10 @@ def _ordered(
     alias = compiler.alias()
     relation = sources.derived(alias, None, inner)
     scope = Scope([relation], parent)
-    terms = [_order_term(compiler, item, scope, list(zip(inner.columns, relation.columns, strict=True)))
-             for item in node.order]  # fmt: skip
+    terms = [
+        _order_term(compiler, item, scope, list(zip(inner.columns, relation.columns, strict=True)))
+        for item in node.order
+    ]
     sql = (
         f"SELECT * FROM ({inner.sql}) AS {alias} ORDER BY {', '.join(terms)}{_limit(compiler, node, parent)}"
     )
@@ -121,8 +123,10 @@ def _count(compiler: Compiler, node: tree.Expression, parent: Scope | None) -> s
 
 def _row_count(number: int | None) -> int:
     if number is None or number < 0:
-        raise SqlError(1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an "
-                             "integer.")  # fmt: skip
+        raise SqlError(
+            1060,
+            "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.",
+        )
     return number
 
 
@@ -173,8 +177,12 @@ def _select_tail(
 def _check_assignments(node: tree.Select) -> None:
     assigned = [item.variable is not None for item in node.items]
     if any(assigned) and not all(assigned):
-        raise SqlError(141, "A SELECT statement that assigns a value to a variable must not be combined with "
-                            "data-retrieval operations.", 15)  # fmt: skip
+        raise SqlError(
+            141,
+            "A SELECT statement that assigns a value to a variable must not be combined with "
+            "data-retrieval operations.",
+            15,
+        )
 
 
 def _items(compiler: Compiler, node: tree.Select, scope: Scope) -> list[tuple[str, Typed]]:
@@ -209,8 +217,12 @@ def _grouping(compiler: Compiler, node: tree.Select, scope: Scope) -> str:
 def _union(compiler: Compiler, node: tree.Union, parent: Scope | None) -> CompiledQuery:
     left, right = _body(compiler, node.left, parent), _body(compiler, node.right, parent)
     if len(left.columns) != len(right.columns):
-        raise SqlError(205, "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal "
-                            "number of expressions in their target lists.")  # fmt: skip
+        raise SqlError(
+            205,
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator "
+            "must have an equal "
+            "number of expressions in their target lists.",
+        )
     columns = tuple(
         OutputColumn(a.name, _common(compiler, a, b), a.nullable or b.nullable)
         for a, b in zip(left.columns, right.columns, strict=True)
@@ -231,8 +243,10 @@ def _term(
     compiler: Compiler, inner: CompiledQuery, columns: tuple[OutputColumn, ...], *, compound: bool
 ) -> str:
     """One branch of a compound, brought to the common types."""
-    cast = [compiler.cast(Typed(f"c{i}", own.type), target.type).sql
-            for i, (own, target) in enumerate(zip(inner.columns, columns, strict=True))]  # fmt: skip
+    cast = [
+        compiler.cast(Typed(f"c{i}", own.type), target.type).sql
+        for i, (own, target) in enumerate(zip(inner.columns, columns, strict=True))
+    ]
     if all(sql == f"c{i}" for i, sql in enumerate(cast)):
         return inner.sql if inner.simple and not compound else f"SELECT * FROM ({inner.sql})"
     shown = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(cast))
@@ -244,9 +258,12 @@ def _values(compiler: Compiler, node: tree.Values, parent: Scope | None) -> Comp
 
     rows = [[value(compiler, e, parent) for e in row] for row in node.rows]
     unified = [unify(compiler, list(column)) for column in zip(*rows, strict=True)]
-    columns = tuple(OutputColumn(f"column{i}", next((v.type for v in c if v.type), types.INT))
-                    for i, c in enumerate(unified))  # fmt: skip
-    terms = []
-    for row in zip(*unified, strict=True):
-        terms.append("SELECT " + ", ".join(f"{v.sql} AS c{i}" for i, v in enumerate(row)))
+    columns = tuple(
+        OutputColumn(f"column{i}", next((v.type for v in c if v.type), types.INT))
+        for i, c in enumerate(unified)
+    )
+    terms = [
+        "SELECT " + ", ".join(f"{v.sql} AS c{i}" for i, v in enumerate(row))
+        for row in zip(*unified, strict=True)
+    ]
     return CompiledQuery(" UNION ALL ".join(terms), columns)

@@ -114,9 +114,12 @@ def _asked(
         values = arguments(compiler, node, scope, least=least, most=most)
         text = [v if not types.is_text(v.known) else compiler.cast(v, types.nvarchar()) for v in values]
         sql = compiler.function(
-            ("asked", key), lambda link, *v: answer(link.session, *v), *(v.sql for v in text), deterministic=False,
+            ("asked", key),
+            lambda link, *v: answer(link.session, *v),
+            *(v.sql for v in text),
+            deterministic=False,
             bound=True,
-        )  # fmt: skip
+        )
         return Typed(sql, _named(compiler, type_), True, all(v.constant for v in values))
 
     return handler

@@ -17,9 +17,22 @@ def _databases(session: Session) -> Iterator[tuple[Any, ...]]:
     for name, database in session.engine.databases_of(session.replica):
         catalog = session.catalog() if name == session.database else session.engine.catalog_of(database)
         snapshot = int(catalog.snapshot_isolation)
-        yield (catalog.name, database.database_id, 1, 160, catalog.collation, 0, "ONLINE", snapshot,
-               "ON" if snapshot else "OFF", int(catalog.read_committed_snapshot), int(catalog.cdc_enabled),
-               int(session.replica is not None), 1, "FULL")  # fmt: skip
+        yield (
+            catalog.name,
+            database.database_id,
+            1,
+            160,
+            catalog.collation,
+            0,
+            "ONLINE",
+            snapshot,
+            "ON" if snapshot else "OFF",
+            int(catalog.read_committed_snapshot),
+            int(catalog.cdc_enabled),
+            int(session.replica is not None),
+            1,
+            "FULL",
+        )
 
 
 def _sees_principals(session: Session, catalog: Catalog) -> set[str]:
@@ -57,8 +70,17 @@ def _permissions(session: Session) -> Iterator[tuple[Any, ...]]:
         column = None if table is None or grant.column is None else catalog.column(table, grant.column)
         scope = (1, "OBJECT_OR_COLUMN") if table else (3, "SCHEMA") if grant.schema else (0, "DATABASE")
         major = grant.object_id or (catalog.schemas[grant.schema] if grant.schema else 0)
-        yield (*scope, major, column.column_id if column else 0, catalog.principals[grant.principal].principal_id, 1,
-               grant.permission[:2], grant.permission, grant.state[0], grant.state)  # fmt: skip
+        yield (
+            *scope,
+            major,
+            column.column_id if column else 0,
+            catalog.principals[grant.principal].principal_id,
+            1,
+            grant.permission[:2],
+            grant.permission,
+            grant.state[0],
+            grant.state,
+        )
 
 
 def _policies(session: Session) -> Iterator[tuple[Any, ...]]:
@@ -82,20 +104,21 @@ def _sees(session: Session, catalog: Catalog, table_id: int) -> bool:
 
 SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
     "sys.databases": (
-        "name:name database_id:int owner:int compatibility_level:tinyint collation_name:name state:tinyint "
-        "state_desc:desc snapshot_isolation_state:tinyint snapshot_isolation_state_desc:desc "
-        "is_read_committed_snapshot_on:bit is_cdc_enabled:bit is_read_only:bit recovery_model:tinyint "
-        "recovery_model_desc:desc",
+        """name:name database_id:int owner:int compatibility_level:tinyint collation_name:name
+        state:tinyint state_desc:desc snapshot_isolation_state:tinyint
+        snapshot_isolation_state_desc:desc is_read_committed_snapshot_on:bit is_cdc_enabled:bit
+        is_read_only:bit recovery_model:tinyint recovery_model_desc:desc""",
         _databases,
     ),
     "sys.database_principals": (
-        "name:name principal_id:int type:char type_desc:desc is_fixed_role:bit default_schema_name:name",
+        """name:name principal_id:int type:char type_desc:desc is_fixed_role:bit
+        default_schema_name:name""",
         _principals,
     ),
     "sys.database_role_members": ("role_principal_id:int member_principal_id:int", _members),
     "sys.database_permissions": (
-        "class:tinyint class_desc:desc major_id:int minor_id:int grantee_principal_id:int grantor_principal_id:int "
-        "type:char permission_name:name state:char state_desc:desc",
+        """class:tinyint class_desc:desc major_id:int minor_id:int grantee_principal_id:int
+        grantor_principal_id:int type:char permission_name:name state:char state_desc:desc""",
         _permissions,
     ),
     "sys.security_policies": (
@@ -103,8 +126,8 @@ SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
         _policies,
     ),
     "sys.security_predicates": (
-        "object_id:int security_predicate_id:int target_object_id:int predicate_definition:text "
-        "predicate_type:int predicate_type_desc:desc",
+        """object_id:int security_predicate_id:int target_object_id:int predicate_definition:text
+        predicate_type:int predicate_type_desc:desc""",
         _predicates,
     ),
 }

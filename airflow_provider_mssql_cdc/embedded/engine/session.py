@@ -142,10 +142,10 @@ class Session:
 
     def plan(self, sql: str, *values: Any) -> str:
         """How SQLite would run a query (EXPLAIN QUERY PLAN), one line per step."""
-        from airflow_provider_mssql_cdc.embedded.engine import runner
+        from airflow_provider_mssql_cdc.embedded.engine import execution
 
         self.variables = {p.name: (p.type, p.value) for p in self.parameters(values)}
-        return runner.plan(self, sql)
+        return execution.plan(self, sql)
 
     @staticmethod
     def parameters(values: Iterable[Any]) -> list[Parameter]:
@@ -182,8 +182,13 @@ class Session:
                 911, f"Database '{name}' does not exist. Make sure that the name is entered correctly."
             )
         if not self.engine.may_enter(self, database):
-            raise SqlError(916, f'The server principal "{self.login_name}" is not able to access the database "{name}" '
-                                "under the current security context.", 14)  # fmt: skip
+            raise SqlError(
+                916,
+                f'The server principal "{self.login_name}" is not able to access '
+                f'the database "{name}" '
+                "under the current security context.",
+                14,
+            )
         self.enter(database)
 
     def forget(self, database: Database) -> None:

@@ -95,11 +95,11 @@ def _named(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[
     view = compiler.registry.view(source.name)
     if view is not None:
         return _view(compiler, view[0], view[1], source=source, scope=scope)
-    if len(source.name) > 2 and source.name[-3]:
-        if compiler.catalog.fold(source.name[-3]) != compiler.catalog.fold(compiler.catalog.name):
-            raise SqlError(
-                40515, f"Reference to database '{source.name[-3]}' is not supported by the embedded server."
-            )
+    fold = compiler.catalog.fold
+    if len(source.name) > 2 and source.name[-3] and fold(source.name[-3]) != fold(compiler.catalog.name):
+        raise SqlError(
+            40515, f"Reference to database '{source.name[-3]}' is not supported by the embedded server."
+        )
     return _table(compiler, compiler.catalog.require(source.name), source, scope)
 
 

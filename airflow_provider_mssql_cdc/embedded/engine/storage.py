@@ -30,7 +30,8 @@ class Link:
     def __init__(self, path: Path, pool: FunctionPool) -> None:
         self.connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self.connection.executescript(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-32000;"
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; PRAGMA temp_store=MEMORY; PRAGMA "
+            "cache_size=-32000;"
         )
         self.session: Session | None = None
         self.error: Exception | None = None

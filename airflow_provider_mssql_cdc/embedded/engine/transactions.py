@@ -39,8 +39,9 @@ class WriteTransaction:
 class Transactions:
     """Begun and not yet ended work of one session.
 
-    BEGIN alone takes nothing: a write takes the writer lock, a SNAPSHOT transaction pins its view at its first
-    read. ``number`` rises in commit order within a database; ``statement`` counts DML statements from 1.
+    BEGIN alone takes nothing: a write takes the writer lock, a SNAPSHOT transaction pins its view at its
+    first read. ``number`` rises in commit order within a database; ``statement`` counts DML statements,
+    from 1.
     """
 
     def __init__(self, session: Session) -> None:
@@ -116,7 +117,7 @@ class Transactions:
         return self._readers[database]
 
     def pin(self, database: Database) -> tuple[Link, bool]:
-        """The connection for data; in a SNAPSHOT transaction the first call fixes what it sees (then True)."""
+        """The connection for data; in a SNAPSHOT transaction the first call fixes its view (then True)."""
         snapshot = self._session.isolation == "SNAPSHOT" and self.count > 0
         if not snapshot or database in self._pinned or database in self._writes:
             return self.reader(database), False

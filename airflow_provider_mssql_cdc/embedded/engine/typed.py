@@ -21,7 +21,8 @@ class Typed:
     """SQL text with its type. ``type`` None is the bare NULL.
 
     ``constant``: reads no column. ``column``: a base table's column as it is, so that an index may serve it.
-    ``explicit``: the collation was written with COLLATE. ``digits``: of an integer literal. ``boolean``: a predicate.
+    ``explicit``: the collation was written with COLLATE. ``digits``: of an integer literal.
+    ``boolean``: a predicate.
     """
 
     sql: str
@@ -69,8 +70,8 @@ class OutputColumn:
 class Needs:
     """What a compiled statement asks of the connection and the session that run it.
 
-    ``bindings``: for ?1, ?2 … a variable's name or a function of the session. ``columns``: by object id, what is read
-    with the caller's rights. ``checks``: run before the statement, with SQL for their arguments.
+    ``bindings``: for ?1, ?2 … a variable's name or a function of the session. ``columns``: by object id, what
+    is read with the caller's rights. ``checks``: run before the statement, with SQL for their arguments.
     """
 
     bindings: list[str | Callable[[Session], Any]] = field(default_factory=list)

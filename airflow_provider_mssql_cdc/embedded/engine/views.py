@@ -52,8 +52,17 @@ def _schemas(session: Session) -> Iterator[tuple[Any, ...]]:
 
 
 def _object_row(catalog: Catalog, table: Table) -> tuple[Any, ...]:
-    return (table.name, table.object_id, catalog.schemas[table.schema], 0, "U ", "USER_TABLE", table.created,
-            table.created, int(table.system))  # fmt: skip
+    return (
+        table.name,
+        table.object_id,
+        catalog.schemas[table.schema],
+        0,
+        "U ",
+        "USER_TABLE",
+        table.created,
+        table.created,
+        int(table.system),
+    )
 
 
 def _tables(session: Session) -> Iterator[tuple[Any, ...]]:
@@ -67,8 +76,16 @@ def _objects(session: Session) -> Iterator[tuple[Any, ...]]:
         for index in table.indexes:
             if index.constraint:
                 kind = ("PK", "PRIMARY_KEY_CONSTRAINT") if index.primary_key else ("UQ", "UNIQUE_CONSTRAINT")
-                yield (index.name, table.object_id + index.index_id, catalog.schemas[table.schema], table.object_id,
-                       *kind, table.created, table.created, 0)  # fmt: skip
+                yield (
+                    index.name,
+                    table.object_id + index.index_id,
+                    catalog.schemas[table.schema],
+                    table.object_id,
+                    *kind,
+                    table.created,
+                    table.created,
+                    0,
+                )
 
 
 def user_type_id(catalog: Catalog, alias: str | None, type_: SqlType) -> int:
@@ -84,12 +101,30 @@ def _columns(session: Session) -> Iterator[tuple[Any, ...]]:
         for c in table.columns:
             precision, scale = types.catalog_precision(c.type)
             yield (
-                table.object_id, c.name, c.column_id, types.facts(c.type).system_type_id,
-                user_type_id(catalog, c.alias, c.type), types.max_length(c.type), precision, scale, c.type.collation,
-                int(c.nullable), 0, int(c.identity is not None), int(c.computed is not None), int(c.sparse),
-                int(c.column_set), int(c.mask is not None), None, None, 0, 0, "NOT_APPLICABLE", 0,
+                table.object_id,
+                c.name,
+                c.column_id,
+                types.facts(c.type).system_type_id,
+                user_type_id(catalog, c.alias, c.type),
+                types.max_length(c.type),
+                precision,
+                scale,
+                c.type.collation,
+                int(c.nullable),
+                0,
+                int(c.identity is not None),
+                int(c.computed is not None),
+                int(c.sparse),
+                int(c.column_set),
+                int(c.mask is not None),
+                None,
+                None,
+                0,
+                0,
+                "NOT_APPLICABLE",
+                0,
                 0 if c.default is None else table.object_id + 1000 + c.column_id,
-            )  # fmt: skip
+            )
 
 
 def _computed(session: Session) -> Iterator[tuple[Any, ...]]:
@@ -116,14 +151,38 @@ def _identities(session: Session) -> Iterator[tuple[Any, ...]]:
 def _types(session: Session) -> Iterator[tuple[Any, ...]]:
     for name, facts in types.FACTS.items():
         length = facts.length
-        yield (name, facts.system_type_id, facts.user_type_id, 4, length, facts.precision, facts.scale, None, 1, 0,
-               int(facts.system_type_id == 240), 0)  # fmt: skip
+        yield (
+            name,
+            facts.system_type_id,
+            facts.user_type_id,
+            4,
+            length,
+            facts.precision,
+            facts.scale,
+            None,
+            1,
+            0,
+            int(facts.system_type_id == 240),
+            0,
+        )
     yield "sysname", 231, 256, 4, 256, 0, 0, None, 0, 0, 0, 0
     catalog = session.catalog()
     for number, (schema, name, type_, nullable) in enumerate(catalog.aliases.values()):
         precision, scale = types.catalog_precision(type_)
-        yield (name, types.facts(type_).system_type_id, 257 + number, catalog.schemas[schema], types.max_length(type_),
-               precision, scale, type_.collation, int(nullable), 1, 0, 0)  # fmt: skip
+        yield (
+            name,
+            types.facts(type_).system_type_id,
+            257 + number,
+            catalog.schemas[schema],
+            types.max_length(type_),
+            precision,
+            scale,
+            type_.collation,
+            int(nullable),
+            1,
+            0,
+            0,
+        )
 
 
 def _indexes(session: Session) -> Iterator[tuple[Any, ...]]:
@@ -132,8 +191,19 @@ def _indexes(session: Session) -> Iterator[tuple[Any, ...]]:
             yield table.object_id, None, 0, 0, "HEAP", 0, 0, 0, 0, 0, None, 0
         for i in table.indexes:
             kind = (1, "CLUSTERED") if i.clustered else (2, "NONCLUSTERED")
-            yield (table.object_id, i.name, i.index_id, *kind, int(i.unique), int(i.primary_key),
-                   int(i.constraint and not i.primary_key), 0, int(i.filter is not None), i.filter, 0)  # fmt: skip
+            yield (
+                table.object_id,
+                i.name,
+                i.index_id,
+                *kind,
+                int(i.unique),
+                int(i.primary_key),
+                int(i.constraint and not i.primary_key),
+                0,
+                int(i.filter is not None),
+                i.filter,
+                0,
+            )
 
 
 def _index_columns(session: Session) -> Iterator[tuple[Any, ...]]:
@@ -151,8 +221,14 @@ def _key_constraints(session: Session) -> Iterator[tuple[Any, ...]]:
         for i in table.indexes:
             if i.constraint:
                 kind = ("PK", "PRIMARY_KEY_CONSTRAINT") if i.primary_key else ("UQ", "UNIQUE_CONSTRAINT")
-                yield (i.name, table.object_id + i.index_id, catalog.schemas[table.schema], table.object_id, *kind,
-                       i.index_id)  # fmt: skip
+                yield (
+                    i.name,
+                    table.object_id + i.index_id,
+                    catalog.schemas[table.schema],
+                    table.object_id,
+                    *kind,
+                    i.index_id,
+                )
 
 
 def count_rows(session: Session, table: Table) -> int:
@@ -181,28 +257,42 @@ def _information_columns(session: Session) -> Iterator[tuple[Any, ...]]:
             maximum = -1 if c.type.length == -1 else characters
             precision, scale = types.catalog_precision(c.type)
             number = family in ("integer", "decimal", "float") and c.type.name != "bit"
-            yield (catalog.name, table.schema, table.name, c.name, place, c.default, "YES" if c.nullable else "NO",
-                   c.type.name, maximum, precision if number else None, scale if number and family != "float" else None,
-                   scale if family == "moment" else None, c.type.collation)  # fmt: skip
+            yield (
+                catalog.name,
+                table.schema,
+                table.name,
+                c.name,
+                place,
+                c.default,
+                "YES" if c.nullable else "NO",
+                c.type.name,
+                maximum,
+                precision if number else None,
+                scale if number and family != "float" else None,
+                scale if family == "moment" else None,
+                c.type.collation,
+            )
 
 
-_OBJECT = "name:name object_id:int schema_id:int parent_object_id:int type:char type_desc:desc create_date:datetime "
-_OBJECT += "modify_date:datetime is_ms_shipped:bit"
+_OBJECT = "name:name object_id:int schema_id:int parent_object_id:int type:char type_desc:desc "
+_OBJECT += "create_date:datetime modify_date:datetime is_ms_shipped:bit"
 VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
     "sys.schemas": ("name:name schema_id:int principal_id:int", _schemas),
     "sys.tables": (
-        _OBJECT + " is_tracked_by_cdc:bit is_memory_optimized:bit is_replicated:bit temporal_type:tinyint "
-        "temporal_type_desc:desc is_external:bit is_node:bit",
+        _OBJECT
+        + """ is_tracked_by_cdc:bit is_memory_optimized:bit is_replicated:bit temporal_type:tinyint
+        temporal_type_desc:desc is_external:bit is_node:bit""",
         _tables,
     ),
     "sys.objects": (_OBJECT, _objects),
     "sys.all_objects": (_OBJECT, _objects),
     "sys.columns": (
-        "object_id:int name:name column_id:int system_type_id:tinyint user_type_id:int max_length:smallint "
-        "precision:tinyint scale:tinyint collation_name:name is_nullable:bit is_rowguidcol:bit is_identity:bit "
-        "is_computed:bit is_sparse:bit is_column_set:bit is_masked:bit encryption_type:int encryption_type_desc:desc "
-        "is_hidden:bit generated_always_type:tinyint generated_always_type_desc:desc is_filestream:bit "
-        "default_object_id:int",
+        """object_id:int name:name column_id:int system_type_id:tinyint user_type_id:int
+        max_length:smallint precision:tinyint scale:tinyint collation_name:name is_nullable:bit
+        is_rowguidcol:bit is_identity:bit is_computed:bit is_sparse:bit is_column_set:bit
+        is_masked:bit encryption_type:int encryption_type_desc:desc is_hidden:bit
+        generated_always_type:tinyint generated_always_type_desc:desc is_filestream:bit
+        default_object_id:int""",
         _columns,
     ),
     "sys.computed_columns": (
@@ -215,22 +305,25 @@ VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
     ),
     "sys.identity_columns": ("object_id:int name:name column_id:int", _identities),
     "sys.types": (
-        "name:name system_type_id:tinyint user_type_id:int schema_id:int max_length:smallint precision:tinyint "
-        "scale:tinyint collation_name:name is_nullable:bit is_user_defined:bit is_assembly_type:bit is_table_type:bit",
+        """name:name system_type_id:tinyint user_type_id:int schema_id:int max_length:smallint
+        precision:tinyint scale:tinyint collation_name:name is_nullable:bit is_user_defined:bit
+        is_assembly_type:bit is_table_type:bit""",
         _types,
     ),
     "sys.indexes": (
-        "object_id:int name:name index_id:int type:tinyint type_desc:desc is_unique:bit is_primary_key:bit "
-        "is_unique_constraint:bit is_disabled:bit has_filter:bit filter_definition:text is_hypothetical:bit",
+        """object_id:int name:name index_id:int type:tinyint type_desc:desc is_unique:bit
+        is_primary_key:bit is_unique_constraint:bit is_disabled:bit has_filter:bit
+        filter_definition:text is_hypothetical:bit""",
         _indexes,
     ),
     "sys.index_columns": (
-        "object_id:int index_id:int index_column_id:int column_id:int key_ordinal:tinyint partition_ordinal:tinyint "
-        "is_descending_key:bit is_included_column:bit",
+        """object_id:int index_id:int index_column_id:int column_id:int key_ordinal:tinyint
+        partition_ordinal:tinyint is_descending_key:bit is_included_column:bit""",
         _index_columns,
     ),
     "sys.key_constraints": (
-        "name:name object_id:int schema_id:int parent_object_id:int type:char type_desc:desc unique_index_id:int",
+        """name:name object_id:int schema_id:int parent_object_id:int type:char type_desc:desc
+        unique_index_id:int""",
         _key_constraints,
     ),
     "information_schema.tables": (
@@ -238,9 +331,9 @@ VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
         _information_tables,
     ),
     "information_schema.columns": (
-        "TABLE_CATALOG:name TABLE_SCHEMA:name TABLE_NAME:name COLUMN_NAME:name ORDINAL_POSITION:int "
-        "COLUMN_DEFAULT:text IS_NULLABLE:word DATA_TYPE:name CHARACTER_MAXIMUM_LENGTH:int NUMERIC_PRECISION:tinyint "
-        "NUMERIC_SCALE:int DATETIME_PRECISION:smallint COLLATION_NAME:name",
+        """TABLE_CATALOG:name TABLE_SCHEMA:name TABLE_NAME:name COLUMN_NAME:name ORDINAL_POSITION:int
+        COLUMN_DEFAULT:text IS_NULLABLE:word DATA_TYPE:name CHARACTER_MAXIMUM_LENGTH:int
+        NUMERIC_PRECISION:tinyint NUMERIC_SCALE:int DATETIME_PRECISION:smallint COLLATION_NAME:name""",
         _information_columns,
     ),
 }

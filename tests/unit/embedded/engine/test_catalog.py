@@ -79,7 +79,8 @@ def test_columns_show_types_and_kinds(session: Session) -> None:
         "ALL_SPARSE_COLUMNS, dt datetime2(3), rv rowversion)"
     )
     found = session.rows(
-        "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, "
+        "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, "
+        "c.is_identity, c.is_computed, "
         "c.is_sparse, c.is_column_set, c.is_masked FROM sys.columns AS c JOIN sys.types AS t "
         "ON t.user_type_id = c.user_type_id WHERE c.object_id = OBJECT_ID(N'dbo.t') ORDER BY c.column_id"
     )
@@ -101,19 +102,25 @@ def test_columns_show_types_and_kinds(session: Session) -> None:
     assert session.rows("SELECT name, is_persisted FROM sys.computed_columns") == [("c", True)]
     assert session.rows("SELECT name, masking_function FROM sys.masked_columns") == [("m", "default()")]
     assert session.rows("SELECT collation_name FROM sys.columns WHERE name = 'n'") == [("Greek_CS_AS",)]
-    assert session.rows("SELECT base.name FROM sys.types t JOIN sys.types base ON base.user_type_id = t.system_type_id "
-                        "WHERE t.is_user_defined = 1") == [("varchar",)]  # fmt: skip
+    assert session.rows(
+        "SELECT base.name FROM sys.types t JOIN sys.types base ON "
+        "base.user_type_id = t.system_type_id "
+        "WHERE t.is_user_defined = 1"
+    ) == [("varchar",)]
 
 
 def test_indexes_show_keys_order_and_filters(session: Session) -> None:
     session.run(
-        "CREATE TABLE t (a int NOT NULL, b int NOT NULL, c int NULL, CONSTRAINT pk PRIMARY KEY CLUSTERED (b ASC, a DESC),"
-        " CONSTRAINT uq UNIQUE NONCLUSTERED (c)); CREATE UNIQUE INDEX ix ON t (a) INCLUDE (c) WHERE c IS NOT NULL"
+        "CREATE TABLE t (a int NOT NULL, b int NOT NULL, c int NULL, CONSTRAINT pk PRIMARY KEY "
+        "CLUSTERED (b ASC, a DESC),"
+        " CONSTRAINT uq UNIQUE NONCLUSTERED (c)); CREATE UNIQUE INDEX ix ON t (a) INCLUDE (c) "
+        "WHERE c IS NOT NULL"
     )
     found = session.rows(
         "SELECT i.name, i.type_desc, i.is_unique, i.is_primary_key, i.has_filter, c.name, ic.key_ordinal, "
         "ic.is_descending_key, ic.is_included_column FROM sys.indexes i JOIN sys.index_columns ic "
-        "ON ic.object_id = i.object_id AND ic.index_id = i.index_id JOIN sys.columns c ON c.object_id = ic.object_id "
+        "ON ic.object_id = i.object_id AND ic.index_id = i.index_id JOIN sys.columns c ON "
+        "c.object_id = ic.object_id "
         "AND c.column_id = ic.column_id ORDER BY i.index_id, ic.index_column_id"
     )
     assert found == [
@@ -126,9 +133,15 @@ def test_indexes_show_keys_order_and_filters(session: Session) -> None:
 
 
 def test_databases_show_their_settings(session: Session) -> None:
-    asked = "SELECT snapshot_isolation_state, is_read_committed_snapshot_on, is_cdc_enabled, collation_name FROM sys.databases WHERE name = DB_NAME()"
+    asked = (
+        "SELECT snapshot_isolation_state, is_read_committed_snapshot_on, is_cdc_enabled, "
+        "collation_name FROM sys.databases WHERE name = DB_NAME()"
+    )
     assert session.rows(asked) == [(0, False, False, "SQL_Latin1_General_CP1_CI_AS")]
-    session.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON; ALTER DATABASE shop SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE")
+    session.run(
+        "ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON; ALTER DATABASE shop SET "
+        "READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE"
+    )
     assert session.rows(asked)[0][:2] == (1, True)
 
 
@@ -137,7 +150,9 @@ def test_row_counts_come_from_metadata(session: Session) -> None:
     session.executemany("INSERT INTO t VALUES (?, 0)", [(i,) for i in range(5)])
     (row,) = session.rows("EXEC sys.sp_spaceused @objname = N'[dbo].[t]'")
     assert (row[0], row[1].strip()) == ("t", "5")
-    assert session.rows("SELECT rows FROM sys.partitions WHERE object_id = OBJECT_ID('t') AND index_id IN (0, 1)") == [(5,)]
+    assert session.rows(
+        "SELECT rows FROM sys.partitions WHERE object_id = OBJECT_ID('t') AND index_id IN (0, 1)"
+    ) == [(5,)]
 
 
 ALTERED: list[tuple[str, list[tuple[Any, ...]]]] = [
@@ -155,7 +170,9 @@ ALTERED: list[tuple[str, list[tuple[Any, ...]]]] = [
 
 @pytest.mark.parametrize(("sql", "rows"), ALTERED)
 def test_altering_a_table_keeps_its_rows(session: Session, sql: str, rows: list[tuple[Any, ...]]) -> None:
-    session.run("CREATE TABLE t (a int NOT NULL PRIMARY KEY, b varchar(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    session.run(
+        "CREATE TABLE t (a int NOT NULL PRIMARY KEY, b varchar(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
+    )
     session.run(sql)
     assert session.rows("SELECT * FROM t ORDER BY a") == rows
 

@@ -69,7 +69,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sql", "number"), CASES)
-def test_a_statement_that_is_wrong_says_so_by_number(session: Session, error_of, sql: str, number: int) -> None:
+def test_a_statement_that_is_wrong_says_so_by_number(
+    session: Session, error_of, sql: str, number: int
+) -> None:
     session.run(
         "CREATE TABLE t (id int NOT NULL PRIMARY KEY, s varchar(5), b bit, y tinyint, d decimal(3,0), u int, "
         "c AS id + 1, rv rowversion)"
@@ -92,7 +94,9 @@ def test_an_error_of_a_late_row_comes_while_rows_are_read(session: Session) -> N
     ("user", "password", "database", "number"),
     [("sa", "wrong", "shop", 18456), ("nobody", "x", "shop", 18456), ("sa", "secret", "nowhere", 4060)],
 )
-def test_a_login_that_fails_says_why(engine: Engine, user: str, password: str, database: str, number: int) -> None:
+def test_a_login_that_fails_says_why(
+    engine: Engine, user: str, password: str, database: str, number: int
+) -> None:
     with pytest.raises(SqlError) as caught:
         engine.login(user, password, database)
     assert caught.value.number == number

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.engine import Engine, Session, TableFunction, create_system_table, drop_table
+from airflow_provider_mssql_cdc.embedded.engine import (
+    Engine,
+    Session,
+    TableFunction,
+    create_system_table,
+    drop_table,
+)
 from airflow_provider_mssql_cdc.embedded.engine.names import quote
 from airflow_provider_mssql_cdc.embedded.engine.results import result_set
 from airflow_provider_mssql_cdc.embedded.seam import DropConnection, Parameter, SqlError, SqlType
@@ -17,16 +23,26 @@ INT, LSN = SqlType("int"), SqlType("binary", 10)
 
 def test_a_registered_procedure_is_called_by_any_of_its_names(engine: Engine, session: Session) -> None:
     def double(caller: Session, arguments: dict[str, Parameter]) -> Iterator[Any]:
-        yield result_set([("twice", INT), ("by", SqlType("nvarchar", 256))], [(arguments["n"].value * 2, caller.login_name)])
+        yield result_set(
+            [("twice", INT), ("by", SqlType("nvarchar", 256))],
+            [(arguments["n"].value * 2, caller.login_name)],
+        )
 
     engine.register_procedure("sys.sp_double", double, parameters=("n",))
-    for sql in ("EXEC sys.sp_double 4", "EXEC sp_double @n = 4", "EXECUTE shop.sys.SP_DOUBLE @N = 4", "sp_double 4"):
+    for sql in (
+        "EXEC sys.sp_double 4",
+        "EXEC sp_double @n = 4",
+        "EXECUTE shop.sys.SP_DOUBLE @N = 4",
+        "sp_double 4",
+    ):
         assert session.rows(sql) == [(8, "sa")]
     (result,) = session.call("sp_double", [Parameter("@n", INT, 5)])
     assert list(result.batches) == [[(10, "sa")]]
 
 
-def test_a_registered_function_reads_in_the_statements_snapshot(engine: Engine, session: Session, other: Session) -> None:
+def test_a_registered_function_reads_in_the_statements_snapshot(
+    engine: Engine, session: Session, other: Session
+) -> None:
     with session.write() as write:
         table = create_system_table(write, "cdc", "marks", [("lsn", LSN)], primary_key=("lsn",))
         write.connection.execute(f"INSERT INTO {quote(table.storage)} VALUES (?)", (b"\1" * 10,))
@@ -39,7 +55,10 @@ def test_a_registered_function_reads_in_the_statements_snapshot(engine: Engine, 
     assert session.rows("SELECT sys.fn_newest(), CONVERT(varchar(22), sys.fn_newest(), 1)") == [
         (b"\1" * 10, "0x" + "01" * 10)
     ]
-    session.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON; SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN")
+    session.run(
+        "ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON; SET TRANSACTION ISOLATION LEVEL "
+        "SNAPSHOT; BEGIN TRAN"
+    )
     session.rows("SELECT sys.fn_newest()")
     with other.write() as write:
         write.connection.execute(f"INSERT INTO {quote(table.storage)} VALUES (?)", (b"\2" * 10,))
@@ -48,7 +67,9 @@ def test_a_registered_function_reads_in_the_statements_snapshot(engine: Engine, 
     assert session.rows("SELECT sys.fn_newest()") == [(b"\2" * 10,)]
 
 
-def test_a_table_function_checks_its_arguments_and_reads_with_the_owners_rights(engine: Engine, session: Session) -> None:
+def test_a_table_function_checks_its_arguments_and_reads_with_the_owners_rights(
+    engine: Engine, session: Session
+) -> None:
     session.run("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 10), (2, 20)")
     session.run("CREATE LOGIN reader WITH PASSWORD = 'pw'; CREATE USER reader FOR LOGIN reader")
 
@@ -59,7 +80,9 @@ def test_a_table_function_checks_its_arguments_and_reads_with_the_owners_rights(
     def resolve(caller: Session, schema: str, name: str) -> TableFunction | None:
         if (schema, name) != ("cdc", "fn_between"):
             return None
-        return TableFunction((("low", INT), ("high", INT)), "SELECT id, v FROM t WHERE id BETWEEN @low AND @high", check)
+        return TableFunction(
+            (("low", INT), ("high", INT)), "SELECT id, v FROM t WHERE id BETWEEN @low AND @high", check
+        )
 
     engine.register_table_function(resolve)
     reader = engine.login("reader", "pw", "shop")
@@ -87,7 +110,7 @@ def test_triggers_see_transactions_in_commit_order(session: Session, other: Sess
         )
     session.run("BEGIN TRAN; INSERT INTO t VALUES (1, 0), (2, 0); INSERT INTO t VALUES (3, 0); COMMIT")
     other.run("INSERT INTO t VALUES (4, 0)")
-    session.executemany("INSERT INTO t VALUES (?, 0)", [(5,), (6,)])
+    session.executemany("INSERT INTO t VALUES (?, ?)", [(5, 0), (6, 0)])
     rows = session.rows("SELECT [tran], cmd, id FROM cdc.log")
     assert [(cmd, id_) for _, cmd, id_ in rows] == [(1, 1), (1, 2), (2, 3), (1, 4), (1, 5), (1, 6)]
     numbers = [tran for tran, _, _ in rows]
@@ -128,7 +151,9 @@ def test_ddl_hooks_hear_of_changes(engine: Engine, session: Session) -> None:
     ]
 
 
-def test_statement_hooks_can_fail_drop_and_run_other_sql(engine: Engine, session: Session, other: Session) -> None:
+def test_statement_hooks_can_fail_drop_and_run_other_sql(
+    engine: Engine, session: Session, other: Session
+) -> None:
     session.run("CREATE TABLE t (a int)")
 
     def before(caller: Session, text: str) -> None:

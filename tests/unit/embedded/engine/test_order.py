@@ -29,7 +29,10 @@ def test_collations_decide_what_is_equal(
     session.run("INSERT INTO t VALUES (@p1)", left)
     found = session.rows(f"SELECT COUNT(*) FROM t WHERE c = @p1 COLLATE {collation}", right)
     assert found == [(int(equal),)]
-    grouped = session.rows(f"SELECT COUNT(DISTINCT c) FROM (SELECT c FROM t UNION ALL SELECT @p1 COLLATE {collation}) AS u(c)", right)
+    grouped = session.rows(
+        f"SELECT COUNT(DISTINCT c) FROM (SELECT c FROM t UNION ALL SELECT @p1 COLLATE {collation}) AS u(c)",
+        right,
+    )
     assert grouped == [(1 if equal else 2,)]
 
 
@@ -92,7 +95,10 @@ def test_datetimeoffset_compares_by_instant(session: Session) -> None:
     session.run("CREATE TABLE t (d datetimeoffset(7) NOT NULL PRIMARY KEY)")
     session.run("INSERT INTO t VALUES ('2020-01-01 12:00 +02:00'), ('2020-01-01 11:00 +00:00')")
     shown = session.rows("SELECT CAST(d AS varchar(40)) FROM t ORDER BY d")
-    assert [d for (d,) in shown] == ["2020-01-01 12:00:00.0000000 +02:00", "2020-01-01 11:00:00.0000000 +00:00"]
+    assert [d for (d,) in shown] == [
+        "2020-01-01 12:00:00.0000000 +02:00",
+        "2020-01-01 11:00:00.0000000 +00:00",
+    ]
     assert session.rows("SELECT COUNT(*) FROM t WHERE d = '2020-01-01 10:00 +00:00'") == [(1,)]
 
 
@@ -106,7 +112,10 @@ def test_decimals_of_38_digits_keep_their_order(session: Session) -> None:
 
 
 def test_a_collation_conflict_is_an_error(session: Session, error_of) -> None:
-    session.run("CREATE TABLE t (a varchar(5) COLLATE Latin1_General_CS_AS, b varchar(5) COLLATE Latin1_General_CI_AS)")
+    session.run(
+        "CREATE TABLE t (a varchar(5) COLLATE Latin1_General_CS_AS, b varchar(5) COLLATE "
+        "Latin1_General_CI_AS)"
+    )
     assert error_of(session, "SELECT 1 FROM t WHERE a = b") == 468
 
 
@@ -121,7 +130,9 @@ def test_a_collation_conflict_is_an_error(session: Session, error_of) -> None:
         ("Latin1_General_100_CI_AS_SC_UTF8", "😀é", "😀é"),
     ],
 )
-def test_varchar_holds_what_its_code_page_holds(session: Session, collation: str, text: str, stored: str) -> None:
+def test_varchar_holds_what_its_code_page_holds(
+    session: Session, collation: str, text: str, stored: str
+) -> None:
     session.run(f"CREATE TABLE t (c varchar(20) COLLATE {collation})")
     session.run("INSERT INTO t VALUES (@p1)", text)
     assert session.rows("SELECT c FROM t") == [(stored,)]

@@ -55,12 +55,18 @@ def test_a_denied_column_beats_a_granted_table(session: Session, reader: Session
 def test_roles_carry_grants(session: Session, reader: Session) -> None:
     session.run("CREATE ROLE gate; ALTER ROLE gate ADD MEMBER reader; GRANT SELECT ON dbo.t TO gate")
     assert reader.rows("SELECT id FROM t") == [(1,)]
-    assert reader.rows("SELECT IS_MEMBER('gate'), IS_ROLEMEMBER('db_owner'), IS_MEMBER('nope')") == [(1, 0, None)]
+    assert reader.rows("SELECT IS_MEMBER('gate'), IS_ROLEMEMBER('db_owner'), IS_MEMBER('nope')") == [
+        (1, 0, None)
+    ]
 
 
 @pytest.mark.parametrize(
     "grant",
-    ["ALTER ROLE db_datareader ADD MEMBER reader", "GRANT SELECT ON SCHEMA::dbo TO reader", "GRANT SELECT TO reader"],
+    [
+        "ALTER ROLE db_datareader ADD MEMBER reader",
+        "GRANT SELECT ON SCHEMA::dbo TO reader",
+        "GRANT SELECT TO reader",
+    ],
 )
 def test_wide_grants_reach_every_table(session: Session, reader: Session, grant: str) -> None:
     session.run(grant)
@@ -69,12 +75,17 @@ def test_wide_grants_reach_every_table(session: Session, reader: Session, grant:
 
 
 def test_who_am_i(reader: Session, session: Session) -> None:
-    asked = "SELECT SUSER_SNAME(), USER_NAME(), IS_SRVROLEMEMBER('sysadmin'), HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW SERVER STATE')"
+    asked = (
+        "SELECT SUSER_SNAME(), USER_NAME(), IS_SRVROLEMEMBER('sysadmin'), "
+        "HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW SERVER STATE')"
+    )
     assert reader.rows(asked) == [("reader", "reader", 0, 0)]
     assert session.rows(asked) == [("sa", "dbo", 1, 1)]
 
 
-def test_a_login_without_a_user_cannot_enter(engine: Engine, session: Session, reader: Session, error_of) -> None:
+def test_a_login_without_a_user_cannot_enter(
+    engine: Engine, session: Session, reader: Session, error_of
+) -> None:
     engine.create_database("stock")
     with pytest.raises(SqlError, match="4060"):
         engine.login("reader", "pw", "stock")
@@ -83,7 +94,10 @@ def test_a_login_without_a_user_cannot_enter(engine: Engine, session: Session, r
 
 
 def test_row_level_security_shows_in_the_catalog(session: Session) -> None:
-    session.run("CREATE TABLE t (id int); CREATE SECURITY POLICY dbo.guard ADD FILTER PREDICATE dbo.f(id) ON dbo.t WITH (STATE = ON)")
+    session.run(
+        "CREATE TABLE t (id int); CREATE SECURITY POLICY dbo.guard ADD FILTER PREDICATE "
+        "dbo.f(id) ON dbo.t WITH (STATE = ON)"
+    )
     found = session.rows(
         "SELECT p.name, p.is_enabled FROM sys.security_predicates AS s JOIN sys.security_policies AS p "
         "ON p.object_id = s.object_id WHERE s.target_object_id = OBJECT_ID(N'dbo.t')"

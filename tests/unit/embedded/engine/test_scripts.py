@@ -24,7 +24,11 @@ SCRIPTS: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("EXEC sp_executesql N'SELECT @a + @b', N'@a int, @b int', 1, @b = 2", [(3,)]),
     ("/* a /* nested */ comment */ SELECT 1 -- the end", [(1,)]),
     ("UPDATE t SET v = v * 2 WHERE id IN (1, 2); SELECT v FROM t ORDER BY id", [(20,), (40,), (30,)]),
-    ("UPDATE x SET v = y.n FROM t AS x JOIN (VALUES (1, 7)) AS y(k, n) ON y.k = x.id; SELECT v FROM t WHERE id = 1", [(7,)]),
+    (
+        "UPDATE x SET v = y.n FROM t AS x JOIN (VALUES (1, 7)) AS y(k, n) ON y.k = x.id; SELECT v "
+        "FROM t WHERE id = 1",
+        [(7,)],
+    ),
     ("UPDATE TOP (1) t SET v = 0; SELECT COUNT(*) FROM t WHERE v = 0", [(1,)]),
     ("UPDATE t SET id = id + 10 WHERE id = 3; SELECT MAX(id) FROM t", [(13,)]),
     ("DELETE x FROM t AS x JOIN t AS y ON y.id = x.id + 1; SELECT id FROM t", [(3,)]),
@@ -37,15 +41,30 @@ SCRIPTS: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("SELECT id FROM t ORDER BY id OFFSET 1 ROWS FETCH NEXT 1 ROWS ONLY", [(2,)]),
     ("SELECT DISTINCT v / 20 AS half FROM t ORDER BY half", [(0,), (1,)]),
     ("SELECT id FROM t EXCEPT SELECT id FROM t WHERE id = 2 ORDER BY id", [(1,), (3,)]),
-    ("SELECT n, COUNT(*) FROM (SELECT NTILE(2) OVER (ORDER BY id) AS n FROM t) AS q GROUP BY n ORDER BY n", [(1, 2), (2, 1)]),
-    ("SELECT ROW_NUMBER() OVER (PARTITION BY v % 20 ORDER BY id DESC) FROM t ORDER BY id", [(2,), (1,), (1,)]),
+    (
+        "SELECT n, COUNT(*) FROM (SELECT NTILE(2) OVER (ORDER BY id) AS n FROM t) AS q GROUP BY n ORDER BY n",
+        [(1, 2), (2, 1)],
+    ),
+    (
+        "SELECT ROW_NUMBER() OVER (PARTITION BY v % 20 ORDER BY id DESC) FROM t ORDER BY id",
+        [(2,), (1,), (1,)],
+    ),
     ("SELECT a.id FROM t AS a LEFT JOIN t AS b ON b.id = a.id + 1 WHERE b.id IS NULL", [(3,)]),
-    ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.id > t.id) AND id NOT IN (SELECT 2)", [(1,)]),
-    ("SELECT CASE id WHEN 1 THEN 'one' ELSE 'more' END FROM t WHERE id <= 2 ORDER BY id", [("one",), ("more",)]),
+    (
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.id > t.id) AND id NOT IN (SELECT 2)",
+        [(1,)],
+    ),
+    (
+        "SELECT CASE id WHEN 1 THEN 'one' ELSE 'more' END FROM t WHERE id <= 2 ORDER BY id",
+        [("one",), ("more",)],
+    ),
     ("SELECT t.* FROM t WITH (READCOMMITTEDLOCK) WHERE id = 1 OPTION (RECOMPILE, MAXDOP 1)", [(1, 10)]),
-    ("SELECT SUM(CASE WHEN v > 10 THEN 1 ELSE 0 END), COUNT(DISTINCT v % 20) FROM t HAVING COUNT(*) > 0", [(2, 2)]),
+    (
+        "SELECT SUM(CASE WHEN v > 10 THEN 1 ELSE 0 END), COUNT(DISTINCT v % 20) FROM t HAVING COUNT(*) > 0",
+        [(2, 2)],
+    ),
     ("SELECT v FROM t WHERE id BETWEEN 2 AND 3 AND NOT (v = 20 OR v IS NULL)", [(30,)]),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -56,14 +75,18 @@ def table(session: Session) -> None:
 
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize(("sql", "rows"), SCRIPTS)
-def test_a_script_does_what_it_does_on_sql_server(session: Session, sql: str, rows: list[tuple[Any, ...]]) -> None:
+def test_a_script_does_what_it_does_on_sql_server(
+    session: Session, sql: str, rows: list[tuple[Any, ...]]
+) -> None:
     assert session.rows(sql) == rows
 
 
 @pytest.mark.usefixtures("table")
 def test_a_batch_yields_its_outcomes_in_order(session: Session) -> None:
     shown: list[Any] = []
-    for outcome in session.execute("USE shop; SELECT 1; UPDATE t SET v = 0; PRINT 'hi'; SET NOCOUNT ON; DELETE t"):
+    for outcome in session.execute(
+        "USE shop; SELECT 1; UPDATE t SET v = 0; PRINT 'hi'; SET NOCOUNT ON; DELETE t"
+    ):
         if isinstance(outcome, ResultSet):
             shown.append([row for batch in outcome.batches for row in batch])
         else:
@@ -94,12 +117,19 @@ def test_parameters_keep_their_declared_types(session: Session) -> None:
 
 
 def test_bulk_rows_take_defaults_identities_and_conversions(session: Session, error_of) -> None:
-    session.run("CREATE TABLE t (id int IDENTITY PRIMARY KEY, a decimal(5,2), d date, s char(3), e int DEFAULT 5)")
+    session.run(
+        "CREATE TABLE t (id int IDENTITY PRIMARY KEY, a decimal(5,2), d date, s char(3), e int DEFAULT 5)"
+    )
     count = session.executemany(
-        "INSERT INTO t (a, d, s) VALUES (%s, %s, %s)", [("1.5", "2020-01-01", "x"), (2, None, "abc"), (1.25, None, None)]
+        "INSERT INTO t (a, d, s) VALUES (%s, %s, %s)",
+        [("1.5", "2020-01-01", "x"), (2, None, "abc"), (1.25, None, None)],
     )
     assert count == 3
-    assert [row[1] for row in session.rows("SELECT * FROM t ORDER BY id")] == [Decimal("1.5"), 2, Decimal("1.25")]
+    assert [row[1] for row in session.rows("SELECT * FROM t ORDER BY id")] == [
+        Decimal("1.5"),
+        2,
+        Decimal("1.25"),
+    ]
     assert session.rows("SELECT DISTINCT e FROM t") == [(5,)]
     assert session.executemany("UPDATE t SET e = ? WHERE id = ?", [(1, 1), (2, 2)]) == 2
     assert session.rows("SELECT SUM(e) FROM t") == [(8,)]
@@ -120,5 +150,10 @@ def test_functions_of_the_clock_stand_still_within_a_statement(engine: Engine, s
     assert session.rows("SELECT 1 WHERE SYSUTCDATETIME() = SYSUTCDATETIME()") == [(1,)]
     engine.utc_units = lambda: 637_134_768_000_000_000
     engine.time_zone = "Europe/Berlin"
-    shown = "SELECT CAST(GETUTCDATE() AS varchar(30)), CAST(SYSDATETIMEOFFSET() AS varchar(40)), CURRENT_TIMEZONE_ID()"
-    assert session.rows(shown) == [("Jan  1 2020 12:00PM", "2020-01-01 13:00:00.0000000 +01:00", "Europe/Berlin")]
+    shown = (
+        "SELECT CAST(GETUTCDATE() AS varchar(30)), CAST(SYSDATETIMEOFFSET() AS "
+        "varchar(40)), CURRENT_TIMEZONE_ID()"
+    )
+    assert session.rows(shown) == [
+        ("Jan  1 2020 12:00PM", "2020-01-01 13:00:00.0000000 +01:00", "Europe/Berlin")
+    ]

@@ -68,7 +68,9 @@ def test_a_literal_of_another_type_is_converted_and_not_the_column(
     assert session.plan(f"SELECT k FROM t WHERE k >= {literal}").startswith("SEARCH")
 
 
-def test_a_unicode_parameter_loses_the_seek_on_a_varchar_column_under_an_sql_collation(session: Session) -> None:
+def test_a_unicode_parameter_loses_the_seek_on_a_varchar_column_under_an_sql_collation(
+    session: Session,
+) -> None:
     session.run("CREATE TABLE t (k varchar(20) NOT NULL PRIMARY KEY)")
     assert session.plan("SELECT k FROM t WHERE k >= @p1", "a").startswith("SCAN")
 
@@ -137,5 +139,7 @@ def test_a_secondary_index_serves_a_nullable_column(engine: Engine, session: Ses
     session.run("CREATE INDEX by_c ON t (c)")
     session.executemany("INSERT INTO t VALUES (?, ?)", [(i, Decimal(i)) for i in range(100)] + [(200, None)])
     with engine.count_reads() as reads:
-        assert session.rows("SELECT COUNT(*) FROM t WHERE (c < CAST('10' AS decimal(9,2)) OR c IS NULL)") == [(11,)]
+        assert session.rows("SELECT COUNT(*) FROM t WHERE (c < CAST('10' AS decimal(9,2)) OR c IS NULL)") == [
+            (11,)
+        ]
     assert reads.total() <= 12

@@ -19,7 +19,9 @@ def table(session: Session) -> None:
 
 @pytest.mark.usefixtures("table")
 class TestReadCommitted:
-    def test_others_see_committed_rows_only_and_the_writer_its_own(self, session: Session, other: Session) -> None:
+    def test_others_see_committed_rows_only_and_the_writer_its_own(
+        self, session: Session, other: Session
+    ) -> None:
         session.run("BEGIN TRAN")
         session.run("UPDATE t SET v = 11 WHERE id = 1")
         assert session.rows("SELECT v FROM t WHERE id = 1") == [(11,)]
@@ -27,7 +29,9 @@ class TestReadCommitted:
         session.run("COMMIT")
         assert other.rows("SELECT v FROM t WHERE id = 1") == [(11,)]
 
-    def test_each_statement_of_a_transaction_sees_the_last_commit(self, session: Session, other: Session) -> None:
+    def test_each_statement_of_a_transaction_sees_the_last_commit(
+        self, session: Session, other: Session
+    ) -> None:
         session.begin()
         assert session.rows("SELECT COUNT(*) FROM t") == [(2,)]
         other.run("INSERT INTO t VALUES (3, 30)")
@@ -83,7 +87,9 @@ class TestSnapshot:
         session.run("COMMIT")
         assert session.rows("SELECT COUNT(*) FROM t") == [(4,)]
 
-    def test_writing_what_another_has_changed_is_a_conflict(self, session: Session, other: Session, error_of) -> None:
+    def test_writing_what_another_has_changed_is_a_conflict(
+        self, session: Session, other: Session, error_of
+    ) -> None:
         session.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON")
         session.run("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN; SELECT * FROM t")
         other.run("UPDATE t SET v = 0 WHERE id = 1")
@@ -99,7 +105,9 @@ class TestSnapshot:
         session.run("COMMIT")
         assert other.rows("SELECT COUNT(*) FROM t") == [(3,)]
 
-    def test_the_setting_outlives_the_transaction_and_a_reset_ends_it(self, session: Session, error_of) -> None:
+    def test_the_setting_outlives_the_transaction_and_a_reset_ends_it(
+        self, session: Session, error_of
+    ) -> None:
         session.run("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
         assert error_of(session, "SELECT * FROM t") == 3952
         session.reset()
@@ -136,11 +144,14 @@ class TestWaiting:
         "sql",
         [
             "WAITFOR DELAY '00:01:00'",
-            "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d CROSS JOIN n e WHERE a.a + b.a + c.a + d.a + e.a = -1",
+            "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d CROSS JOIN n "
+            "e WHERE a.a + b.a + c.a + d.a + e.a = -1",
             "UPDATE t SET v = 1",
         ],
     )
-    def test_cancel_from_another_thread_ends_what_runs(self, session: Session, other: Session, sql: str) -> None:
+    def test_cancel_from_another_thread_ends_what_runs(
+        self, session: Session, other: Session, sql: str
+    ) -> None:
         session.run("CREATE TABLE n (a int)")
         session.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(100)])
         session.run("BEGIN TRAN; UPDATE t SET v = 0")
@@ -155,8 +166,16 @@ class TestWaiting:
     def test_one_sessions_query_does_not_block_anothers(self, session: Session, other: Session) -> None:
         session.run("CREATE TABLE n (a int)")
         session.executemany("INSERT INTO n VALUES (?)", [(i,) for i in range(100)])
-        slow = "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d WHERE a.a + b.a + c.a + d.a = -1"
-        running = threading.Thread(target=lambda: pytest.raises(SqlError, session.rows, slow))
+        slow = (
+            "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d WHERE a.a "
+            "+ b.a + c.a + d.a = -1"
+        )
+
+        def run() -> None:
+            with pytest.raises(SqlError):
+                session.rows(slow)
+
+        running = threading.Thread(target=run)
         running.start()
         time.sleep(0.1)
         started = time.monotonic()
@@ -167,7 +186,9 @@ class TestWaiting:
         assert not running.is_alive()
 
 
-def test_commit_and_rollback_without_begin_are_errors_in_sql_but_not_for_drivers(session: Session, error_of) -> None:
+def test_commit_and_rollback_without_begin_are_errors_in_sql_but_not_for_drivers(
+    session: Session, error_of
+) -> None:
     assert error_of(session, "COMMIT") == 3902
     assert error_of(session, "ROLLBACK") == 3903
     session.commit()

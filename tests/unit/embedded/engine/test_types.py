@@ -88,8 +88,14 @@ CONVERSIONS = [
     ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05.123' AS datetime), 121)", "2020-01-02 15:04:05.123"),
     ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05.123' AS datetime), 126)", "2020-01-02T15:04:05.123"),
     ("CONVERT(varchar(30), CAST('2020-01-02 15:04:05' AS datetime), 126)", "2020-01-02T15:04:05"),
-    ("CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 127)", "2020-01-02T13:04:05.000Z"),
-    ("CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 126)", "2020-01-02T15:04:05.000+02:00"),
+    (
+        "CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 127)",
+        "2020-01-02T13:04:05.000Z",
+    ),
+    (
+        "CONVERT(varchar(40), CAST('2020-01-02 15:04:05 +02:00' AS datetimeoffset(3)), 126)",
+        "2020-01-02T15:04:05.000+02:00",
+    ),
     ("CONVERT(varchar(20), CAST('15:04:05.1234567' AS time(7)), 114)", "15:04:05:123"),
     ("CONVERT(char(8), CAST('2020-01-02' AS date), 112)", "20200102"),
     ("CONVERT(varchar(22), 0x00000021000000A80005, 1)", "0x00000021000000A80005"),
@@ -134,7 +140,10 @@ PLAIN = [
     ("DATEDIFF(day, '2020-02-28', '2020-03-01')", 2),
     ("DATEDIFF(month, '2020-01-31', '2020-02-01')", 1),
     ("DATEADD(month, 1, CAST('2020-01-31' AS date))", date(2020, 2, 29)),
-    ("SWITCHOFFSET(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset(0)), '+00:00')", datetime(2020, 1, 1, 10, tzinfo=UTC)),
+    (
+        "SWITCHOFFSET(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset(0)), '+00:00')",
+        datetime(2020, 1, 1, 10, tzinfo=UTC),
+    ),
     ("CAST(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset) AS datetime2(0))", datetime(2020, 1, 1, 12)),
     ("CAST('2020-01-01 12:00' AS datetime2) AT TIME ZONE 'UTC'", datetime(2020, 1, 1, 12, tzinfo=UTC)),
     ("TRY_CAST('x' AS int)", None),
@@ -160,9 +169,15 @@ def test_char_columns_are_padded_and_varchar_columns_keep_their_blanks(session: 
 
 
 def test_result_columns_are_typed_as_the_catalog_types_them(session: Session) -> None:
-    session.run("CREATE TABLE t (a int NOT NULL, b varchar(5) COLLATE Greek_CI_AS, c decimal(9,2), d datetime2(3), rv rowversion)")
+    session.run(
+        "CREATE TABLE t (a int NOT NULL, b varchar(5) COLLATE Greek_CI_AS, c decimal(9,2), d "
+        "datetime2(3), rv rowversion)"
+    )
     result = next(iter(session.execute("SELECT a, b, c, d, rv, a + 1, N'x', COUNT(*) OVER () FROM t")))
-    shown = [(c.name, c.type.name, c.type.length, c.type.precision, c.type.scale, c.nullable) for c in result.columns]
+    shown = [
+        (c.name, c.type.name, c.type.length, c.type.precision, c.type.scale, c.nullable)
+        for c in result.columns
+    ]
     assert shown == [
         ("a", "int", None, None, None, False),
         ("b", "varchar", 5, None, None, True),

@@ -1,0 +1,170 @@
+"""Compiling (or finding compiled), binding, starting and streaming one query or change."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.embedded.engine import errors, permissions, select, tree, types
+from airflow_provider_mssql_cdc.embedded.engine.collations import sqlite_name
+from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
+from airflow_provider_mssql_cdc.embedded.engine.names import quote
+from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
+from airflow_provider_mssql_cdc.embedded.engine.typed import Compiled
+from airflow_provider_mssql_cdc.embedded.seam import Row, SqlError, SqlType
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
+    from airflow_provider_mssql_cdc.embedded.engine.session import Session
+    from airflow_provider_mssql_cdc.embedded.engine.storage import Link
+
+_FIRST_ROWS, _BATCH_ROWS = 1_000, 10_000
+
+
+def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Compiler], Compiled]) -> Compiled:
+    """A compiled statement, from the cache if the same was compiled against this catalog before."""
+    counting = bool(session.engine.counters)
+    variables = {name: type_ for name, (type_, _) in session.variables.items()}
+    full = (key, catalog.version, tuple(variables.items()), counting, session.identity_insert)
+    found = session.engine.cache.get(full)
+    if found is None:
+        compiler = Compiler(session.engine.registry, catalog, variables, session=session, counting=counting)
+        found = build(compiler)
+        session.engine.cache[full] = found
+    assert isinstance(found, Compiled)
+    return found
+
+
+def build_query(query: tree.Query) -> Callable[[Compiler], Compiled]:
+    def build(compiler: Compiler) -> Compiled:
+        inner = select.query(compiler, query)
+        return Compiled(inner.sql, compiler.needs, inner.columns, inner.variables)
+
+    return build
+
+
+def open_query(session: Session, query: tree.Query, key: Any) -> tuple[Compiled, Link, sqlite3.Cursor]:
+    """Compile and start a query on the connection that the transaction asks for. Error 3952."""
+    database = session.database_file
+    link = session.transactions.reader(database)
+    catalog = database.catalog(link)
+    ready = compiled(session, catalog, key, build_query(query))
+    if ready.needs.reads_data:
+        if session.isolation == "SNAPSHOT" and ready.needs.columns and not catalog.snapshot_isolation:
+            raise snapshot_refused(catalog)
+        link, pinned = session.transactions.pin(database)
+        if pinned:
+            catalog = database.catalog(link)
+            ready = compiled(session, catalog, key, build_query(query))
+    permissions.check_columns(session, catalog, ready.needs.columns)
+    return ready, link, start(session, link, catalog, ready=ready)
+
+
+def plan(session: Session, sql: str) -> str:
+    """EXPLAIN QUERY PLAN of one query."""
+    (statement,) = parse(sql)
+    assert isinstance(statement, tree.QueryStatement)
+    ready, link, cursor = open_query(session, statement.query, statement.text)
+    cursor.close()
+    values = {f"b{i}": None for i in range(len(ready.needs.bindings))}
+    steps = link.connection.execute("EXPLAIN QUERY PLAN " + ready.sql, values).fetchall()
+    return "\n".join(step[3] for step in steps)
+
+
+def snapshot_refused(catalog: Catalog) -> SqlError:
+    return SqlError(
+        3952,
+        f"Snapshot isolation transaction failed accessing database '{catalog.name}' because "
+        "snapshot isolation is not "
+        "allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+    )
+
+
+def start(session: Session, link: Link, catalog: Catalog, *, ready: Compiled) -> sqlite3.Cursor:
+    """Bind and execute."""
+    needs = ready.needs
+    link.know_collations(needs.collations)
+    link.know_functions(needs.functions)
+    for key in needs.views:
+        _fill_view(session, link, catalog, key=key)
+    values = {f"b{i}": session.variables[b][1] if isinstance(b, str) else b(session)
+              for i, b in enumerate(needs.bindings)}  # fmt: skip
+    session.active, link.reads, link.error = link, {}, None
+    cursor = link.connection.cursor()
+    try:
+        for check, sql in needs.checks:
+            check(session, *link.connection.execute(sql, values).fetchone())
+        return cursor.execute(ready.sql, values)
+    except sqlite3.Error as exc:
+        session.active = None
+        raise errors.translated(link, exc, catalog) from exc
+    except BaseException:
+        session.active = None
+        raise
+
+
+def _fill_view(session: Session, link: Link, catalog: Catalog, *, key: tuple[str, str]) -> None:
+    """Put the rows of a catalog view into a temporary table of the connection."""
+    view = session.engine.registry.views[key]
+    stamp = (catalog.version, session.login_name)
+    name = ".".join(key)
+    if view.cached and link.views.get(name) == stamp:
+        return
+    rows = list(view.rows(session))
+    table = f"temp.{quote(name)}"
+    if name not in link.views:
+        columns = ", ".join(
+            quote(c) + (f" COLLATE {quote(sqlite_name(catalog.collation))}" if types.is_text(t) else "")
+            for c, t in view.columns
+        )
+        link.connection.execute(f"CREATE TEMP TABLE {quote(name)} ({columns})")
+    else:
+        link.connection.execute(f"DELETE FROM {table}")
+    link.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(view.columns))})", rows)
+    link.views[name] = stamp
+
+
+def batches(session: Session, link: Link, cursor: sqlite3.Cursor, *, text: str) -> Iterator[list[Row]]:
+    """Rows as SQLite gives them, the first batch small so that the client sees it soon."""
+    count, size = 0, _FIRST_ROWS
+    try:
+        while True:
+            session.check_cancelled()
+            rows = cursor.fetchmany(size)
+            if not rows:
+                break
+            count += len(rows)
+            yield rows
+            size = _BATCH_ROWS
+    except sqlite3.Error as exc:
+        raise errors.translated(link, exc) from exc
+    finally:
+        cursor.close()
+    session.row_count = count
+
+
+def record(session: Session, link: Link, text: str) -> None:
+    for counter in session.engine.counters:
+        counter.record(text, link.reads)
+
+
+def condition(session: Session, node: tree.Expression) -> bool:
+    """IF and WHILE."""
+    one = tree.Literal("integer", "1")
+    chosen = tree.Case(None, ((node, one),), tree.Literal("integer", "0"))
+    return bool(scalar(session, chosen)[1])
+
+
+def scalar(session: Session, node: tree.Expression) -> tuple[SqlType, Any]:
+    """The type and stored value of an expression."""
+    query = tree.Query(tree.Select((tree.SelectItem(node),)))
+    ready, link, cursor = open_query(session, query, node)
+    try:
+        row = cursor.fetchone()
+    except sqlite3.Error as exc:
+        raise errors.translated(link, exc) from exc
+    finally:
+        cursor.close()
+        session.active = None
+    return ready.columns[0].type, row[0]
