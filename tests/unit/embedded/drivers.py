@@ -29,13 +29,15 @@ def connect(driver: str, connection: str, *, autocommit: bool = True, timeout: i
             timeout=timeout,
         )
     module = pytest.importorskip("mssql_python")
+    module.pooling(enabled=False)  # a pooled connection is not a new login
     encrypt = {"off": "no", "request": "no", "require": "yes"}[encrypted]
-    return module.connect(
+    connection = module.connect(
         f"Server=tcp:{at['host']},{at['port']};Database={at['schema']};UID={at['login']};"
         f"PWD={{{at['password']}}};Encrypt={encrypt};TrustServerCertificate=yes;ConnectRetryCount=0",
         autocommit=autocommit,
-        timeout=timeout,
     )
+    connection.timeout = timeout
+    return connection
 
 
 @contextlib.contextmanager

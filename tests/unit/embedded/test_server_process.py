@@ -83,7 +83,9 @@ def test_both_drivers_query_it_and_steer_its_capture(process, driver):
         ((entry,),) = fetch(connection, "EXEC embedded.idle")
         highest = "SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS lsn"
         assert fetch(connection, highest) == [(entry,)]
-        assert fetch(connection, f"EXEC embedded.cleanup @instance = 'dbo_t', @up_to = '{entry}'") == [(entry,)]
+        assert fetch(connection, f"EXEC embedded.cleanup @instance = 'dbo_t', @up_to = '{entry}'") == [
+            (entry,)
+        ]
         assert fetch(connection, "SELECT COUNT(*) AS n FROM cdc.dbo_t_CT") == [(0,)]
 
 
@@ -92,14 +94,20 @@ def test_faults_are_set_from_another_process(process):
         connected("pymssql", process.connection) as control,
         connected("mssql-python", process.connection) as client,
     ):
-        run(control, "EXEC embedded.fault @action = 'fail', @pattern = 'FROM dbo.t', @number = 1205, @occurrence = 2")
+        run(
+            control,
+            "EXEC embedded.fault @action = 'fail', @pattern = 'FROM dbo.t', @number = 1205, @occurrence = 2",
+        )
         assert fetch(client, "SELECT id FROM dbo.t") == [(1,)]
         with driver_error():
             fetch(client, "SELECT id FROM dbo.t")
         ((action, pattern, *_),) = fetch(control, "EXEC embedded.faults")
         assert (action, pattern) == ("fail", "FROM dbo.t")
         run(control, "EXEC embedded.clear_faults")
-        run(control, "EXEC embedded.fault @action = 'run', @pattern = 'COUNT', @sql = 'INSERT dbo.t VALUES (7, NULL)'")
+        run(
+            control,
+            "EXEC embedded.fault @action = 'run', @pattern = 'COUNT', @sql = 'INSERT dbo.t VALUES (7, NULL)'",
+        )
         assert fetch(client, "SELECT COUNT(*) AS n FROM dbo.t") == [(2,)]
         run(control, "EXEC embedded.fault @action = 'drop', @pattern = 'FROM dbo.t', @after_rows = 1")
         with driver_error():
@@ -141,7 +149,9 @@ def test_only_sysadmins_steer_it(process):
     with connected("pymssql", process.connection) as control:
         run(control, "CREATE LOGIN someone WITH PASSWORD = 'Reader-1-Password'")
         run(control, "CREATE USER someone FOR LOGIN someone")
-        plain = json.dumps({**json.loads(process.connection), "login": "someone", "password": "Reader-1-Password"})
+        plain = json.dumps(
+            {**json.loads(process.connection), "login": "someone", "password": "Reader-1-Password"}
+        )
         with connected("pymssql", plain) as client, driver_error() as texts:
             run(client, "EXEC embedded.capture")
     assert "sysadmins" in texts[0]
