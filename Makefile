@@ -8,7 +8,7 @@ PYTEST := $(RUN) -m pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test lint format types test-unit test-properties test-contract test-scenarios \
+.PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
 	test-dags test-oldest soak mutants scenarios bench ui clean
 
 help: ## this list

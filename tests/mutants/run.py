@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.mutants.table import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("airflow_provider_mssql_cdc", "tests", "dags_examples", "pyproject.toml")
+COPIED = ("airflow_provider_mssql_cdc", "tests", "dags_examples", "demo", "pyproject.toml")
 TIMEOUT_SECONDS = 300
 
 GREEN, RED, BROKEN, ENDLESS = "green", "red", "not run", "endless"

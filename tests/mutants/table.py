@@ -24,4 +24,112 @@ class Mutant:
     test: str
 
 
-MUTANTS: tuple[Mutant, ...] = ()
+COMMIT = "tests/unit/lake/test_commit.py"
+STAGED = "tests/unit/lake/test_staged_files.py"
+TILES = "tests/properties/test_key_ranges.py::test_every_row_is_in_exactly_one_piece_of_exactly_one_range"
+RACES = f"{COMMIT}::test_of_two_completes_the_second_to_commit_gives_way_or_is_the_newer_resnapshot"
+DAMAGED = f"{STAGED}::test_a_file_that_is_not_what_was_staged_is_named_and_nothing_is_committed"
+CLAIMED = f"{STAGED}::test_a_claim_that_the_file_does_not_bear_out_is_refused"
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "P4 the upper end of a range is open",
+        f"{PACKAGE}/tsql/predicates.py",
+        """comparison = self._compare(index, "<")""",
+        """comparison = self._compare(index, "<=")""",
+        TILES,
+    ),
+    Mutant(
+        "P4 the lower end of a range is closed",
+        f"{PACKAGE}/tsql/predicates.py",
+        """return True if self.values[index] is None else self._compare(index, ">=")""",
+        """return True if self.values[index] is None else self._compare(index, ">")""",
+        TILES,
+    ),
+    Mutant(
+        "P4 NULL sorts below every value",
+        f"{PACKAGE}/tsql/predicates.py",
+        """if not (nulls and self.columns[index].nullable):""",
+        """if True:""",
+        TILES,
+    ),
+    Mutant(
+        "P4 texts that differ may be one key for the server",
+        f"{PACKAGE}/tsql/predicates.py",
+        """if not _may_be_equal(lower, upper, shared):""",
+        """if True:""",
+        TILES,
+    ),
+    Mutant(
+        "state: the commit is made with the handle that was decided on",
+        f"{PACKAGE}/lake/bronze.py",
+        """self.table.create_write_transaction(""",
+        """DeltaTable(self.location.uri).create_write_transaction(""",
+        RACES,
+    ),
+    Mutant(
+        "state: a snapshot that is stored is kept",
+        f"{PACKAGE}/planning/commit_decision.py",
+        """if stored is not None and (stored >= snapshot or not resnapshot):""",
+        """if stored is not None and stored >= snapshot:""",
+        RACES,
+    ),
+    Mutant(
+        "state: an older resnapshot never replaces a newer one",
+        f"{PACKAGE}/planning/commit_decision.py",
+        """if stored is not None and (stored >= snapshot or not resnapshot):""",
+        """if stored is not None and not resnapshot:""",
+        RACES,
+    ),
+    Mutant(
+        "state: a snapshot below the base is superseded",
+        f"{PACKAGE}/planning/commit_decision.py",
+        """        refuse_superseded(state, snapshot)
+    return AddSnapshot(rebase)""",
+        """        pass
+    return AddSnapshot(rebase)""",
+        f"{COMMIT}::test_a_base_that_moves_above_s_meanwhile_supersedes_it",
+    ),
+    Mutant(
+        "state: coverage moves on a proven gap alone",
+        f"{PACKAGE}/planning/commit_decision.py",
+        """rebase = state.coverage is None or (gap and snapshot > state.coverage.changes)""",
+        """rebase = state.coverage is None or snapshot > state.coverage.changes""",
+        f"{COMMIT}::test_a_resnapshot_moves_coverage_only_on_a_gap_proven_for_the_position",
+    ),
+    Mutant(
+        "files: a file that is missing is not committed",
+        f"{PACKAGE}/lake/staged_files.py",
+        """            return _Problem(f"{file.path} is missing")""",
+        """            size = file.size""",
+        DAMAGED,
+    ),
+    Mutant(
+        "files: a file of another size is not committed",
+        f"{PACKAGE}/lake/staged_files.py",
+        """if size != file.size:""",
+        """if False:""",
+        DAMAGED,
+    ),
+    Mutant(
+        "files: a file with another number of rows is not committed",
+        f"{PACKAGE}/lake/staged_files.py",
+        """if footer.num_rows != file.rows:""",
+        """if False:""",
+        CLAIMED,
+    ),
+    Mutant(
+        "files: a file of another snapshot is not committed",
+        f"{PACKAGE}/lake/staged_files.py",
+        """ or not file.path.startswith(f"{snapshot.text}-"):""",
+        """:""",
+        CLAIMED,
+    ),
+    Mutant(
+        "files: a file of other columns is not committed",
+        f"{PACKAGE}/lake/staged_files.py",
+        """return _Problem(f"{file.path}: {difference}", drift=True) if difference else footer""",
+        """return footer""",
+        f"{STAGED}::test_a_file_of_other_columns_is_drift",
+    ),
+)
