@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, SourceObjectMissing
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
@@ -107,16 +107,19 @@ class Bronze:
 
     def commit(
         self,
-        files: Sequence[AddAction],
+        files: Sequence[AddAction | RemoveAction],
         *,
         transactions: Sequence[Transaction],
         event: Event,
         user_metadata: Mapping[str, Any],
+        overtaken: bool = True,
     ) -> int:
         """One commit on this handle's version; returns the version it became. Reload before the next.
 
         :param event: what the facts will call it.
         :param user_metadata: for people, as JSON in the log; Delta forgets it when it cleans its log.
+        :param overtaken: whether commits of others that do not conflict may have come first. False where
+            files are taken out: delta-rs does not notice that an OPTIMIZE has moved their rows elsewhere.
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
         commit = secrets.token_hex(8)
@@ -127,6 +130,7 @@ class Bronze:
                 EVENT_KEY: event,
             },
             app_transactions=distinct(transactions),
+            max_commit_retries=None if overtaken else 0,
         )
         self.table.create_write_transaction(
             list(files), mode="append", schema=self.table.schema(), commit_properties=properties

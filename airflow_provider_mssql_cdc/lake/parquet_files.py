@@ -56,13 +56,17 @@ class RollingWriter:
     def write(self, batches: list[pa.RecordBatch]) -> None:
         """One row group."""
         captured = pa.Table.from_batches(batches)
+        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
+        arrays = [own[name] if name in own else captured.column(name) for name in self._names]
+        self.write_table(pa.table(arrays, schema=self._schema), captured)
+
+    def write_table(self, table: pa.Table, captured: pa.Table) -> None:
+        """One row group as it is to be stored; ``captured`` tells which columns repeat themselves."""
         if self._repeating is None:
             self._repeating = [*METADATA_NAMES, *_repeating_columns(captured)]
         if self._open is None:
             self._open = self._next_file()
-        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
-        arrays = [own[name] if name in own else captured.column(name) for name in self._names]
-        self._open.write(pa.table(arrays, schema=self._schema))
+        self._open.write(table)
         if self._open.position >= self._target_bytes:
             self._finish()
 

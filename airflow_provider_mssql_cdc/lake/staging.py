@@ -25,7 +25,7 @@ from airflow_provider_mssql_cdc.model.staged import StagedFile
 log = logging.getLogger(__name__)
 
 TARGET_BYTES = 256 << 20
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 16 << 20
 """Arrow bytes that are collected before they are written; two such groups are in memory at once."""
 
 _ATTEMPT = re.compile(r"[0-9A-Za-z]+(-[0-9A-Za-z]+)*\Z")
@@ -81,10 +81,7 @@ def stage_rows(
     batches: Iterable[pa.RecordBatch],
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
-    """Write ``batches`` with ``stamp`` on every row to files ``<prefix>-0.parquet`` and so on.
-
-    Reading goes on in this thread while another one encodes and compresses what was read.
-    """
+    """Write ``batches`` with ``stamp`` on every row to files ``<prefix>-0.parquet`` and so on."""
     writer = RollingWriter(
         TableStorage(bronze.location),
         prefix=prefix,
@@ -92,7 +89,15 @@ def stage_rows(
         stamp=stamp,
         target_bytes=target_bytes,
     )
-    groups = _row_groups(_checked(batches, captured_schema(columns), where=str(bronze.location)))
+    return write_batches(writer, _checked(batches, captured_schema(columns), where=str(bronze.location)))
+
+
+def write_batches(writer: RollingWriter, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+    """Write batches as row groups; what was written is removed when that, or reading, fails.
+
+    Reading goes on in this thread while another one encodes and compresses what was read.
+    """
+    groups = _row_groups(batches)
     with _removing_on_failure(writer), ThreadPoolExecutor(1, "parquet") as encoder:
         writing: Future[None] | None = None
         for group in groups:

@@ -56,6 +56,10 @@ class TableStorage:
         with self._files.open_input_file(name) as file:
             return pq.read_metadata(file)
 
+    def open(self, name: str) -> pa.NativeFile:
+        """A file to read from."""
+        return self._files.open_input_file(name)
+
     def names(self, prefix: str) -> list[str]:
         """Files at the table's root whose names begin with ``prefix``."""
         selected = self._files.get_file_info(pafs.FileSelector("", recursive=False))

@@ -92,6 +92,15 @@ def describe(
     )
 
 
+def described_columns(session: SourceSession, object_id: int) -> tuple[Column, ...]:
+    """The columns of any table that this login sees, a change table for one, by name, id and type alone."""
+    rows = session.rows(catalog.table_columns(object_id), doing=_ASKING)
+    return tuple(
+        Column(row["column_name"], int(row["column_id"]), _sql_type(row), nullable=bool(row["is_nullable"]))
+        for row in rows
+    )
+
+
 def _check_source(instance: CaptureInstance, source: tuple[str, str] | None) -> None:
     found = (instance.source_schema, instance.source_table)
     if source is not None and tuple(map(str.casefold, source)) != tuple(map(str.casefold, found)):

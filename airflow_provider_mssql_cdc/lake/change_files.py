@@ -1,0 +1,187 @@
+"""Change rows as Parquet files: what the server sent, bronze's own columns beside it, and add actions for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction
+
+from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.errors import IncompletePlan
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.constants import repeated
+from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ
+from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
+from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
+from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+
+DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
+
+_FROM_SERVER = pa.schema(
+    [
+        pa.field("_start_lsn", pa.string()),
+        pa.field("_seqval", pa.string()),
+        pa.field("_operation", pa.int32()),
+        pa.field("_command_id", pa.int32()),
+    ]
+)
+
+
+def change_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
+    """What a statement for change rows returns: four columns of CDC's, then the captured ones."""
+    return pa.schema([*_FROM_SERVER, *captured_schema(columns)])
+
+
+COMMITS_SCHEMA = pa.schema([pa.field("lsn", pa.string()), pa.field("utc_time", TIMESTAMP_NTZ)])
+"""Commits of a window in order, each with its commit time in UTC."""
+
+
+@dataclass(slots=True)
+class ChangeStamp:
+    """What is written beside the columns of change rows.
+
+    :param commits: the window's commits, by :data:`COMMITS_SCHEMA`; an LSN not among them gets NULL.
+    :param batch: number of the commit that will hold the rows.
+    """
+
+    instance: str
+    commits: pa.Table
+    batch: int
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
+
+    def column(self, name: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        """One of bronze's own columns for these rows."""
+        if name == "_capture_instance":
+            return repeated(self.instance, pa.string(), length=rows.num_rows).dictionary_decode()
+        if name == "_commit_ts":
+            return self._commit_times(rows.column("_start_lsn"))
+        if name == "_batch_id":
+            return repeated(self.batch, pa.int64(), length=rows.num_rows)
+        return pa.nulls(rows.num_rows, _OWN_TYPES[name])
+
+    def _commit_times(self, lsns: pa.ChunkedArray) -> pa.ChunkedArray:
+        known = self.commits.column("lsn").combine_chunks()
+        times = self.commits.column("utc_time").combine_chunks()
+        return pc.take(times, pc.index_in(lsns, value_set=known))
+
+    def count(self, rows: pa.Table) -> None:
+        """Add these rows to :attr:`counts`."""
+        operations = {
+            entry["values"]: entry["counts"] for entry in pc.value_counts(rows.column("_operation")).to_pylist()
+        }
+        ends = pc.min_max(rows.column("_start_lsn")).as_py()
+        self.counts = self.counts.plus(
+            ChangeCounts(
+                rows=rows.num_rows,
+                deletes=operations.get(DELETE, 0),
+                inserts=operations.get(INSERT, 0),
+                updates=operations.get(AFTER, 0),
+                min_lsn=Lsn.parse(ends["min"]),
+                max_lsn=Lsn.parse(ends["max"]),
+            )
+        )
+
+
+_WIDE = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+_OWN_TYPES = {"_snapshot": pa.string(), "_chunk": pa.int32()}
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Bronze's schema as its files are written: one width of text and of bytes."""
+    return pa.schema([pa.field(each.name, _WIDE.get(each.type, each.type)) for each in schema])
+
+
+class ChangeWriter(RollingWriter):
+    """Writes change rows with every column of bronze; columns that were not read are NULL."""
+
+    def __init__(
+        self, storage: TableStorage, *, prefix: str, stamp: ChangeStamp, schema: pa.Schema, target_bytes: int
+    ) -> None:
+        self._change_stamp = stamp
+        super().__init__(storage, prefix=prefix, columns=(), stamp=None, target_bytes=target_bytes)  # type: ignore[arg-type]
+        self._schema = plain_schema(schema)
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """One row group."""
+        rows = pa.Table.from_batches(batches)
+        self._change_stamp.count(rows)
+        stored = pa.table([self._column(each, rows) for each in self._schema], schema=self._schema)
+        self.write_table(stored, rows.drop_columns(_FROM_SERVER.names))
+
+    def _column(self, wanted: pa.Field, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        if wanted.name in rows.column_names:
+            return rows.column(wanted.name)
+        if wanted.name in METADATA_NAMES:
+            return self._change_stamp.column(wanted.name, rows)
+        return pa.nulls(rows.num_rows, wanted.type)
+
+
+def stage_changes(
+    bronze: Bronze,
+    *,
+    prefix: str,
+    stamp: ChangeStamp,
+    batches: Iterable[pa.RecordBatch],
+    target_bytes: int = TARGET_BYTES,
+) -> tuple[StagedFile, ...]:
+    """Write change rows to files ``<prefix>-0.parquet`` and so on; no rows, no file. ``stamp`` counts them.
+
+    Nobody sees them yet. When reading or writing fails, what was written is removed.
+    """
+    writer = ChangeWriter(
+        TableStorage(bronze.location),
+        prefix=prefix,
+        stamp=stamp,
+        schema=bronze.schema,
+        target_bytes=target_bytes,
+    )
+    return write_batches(writer, batches)
+
+
+def change_actions(bronze: Bronze, files: Sequence[StagedFile]) -> list[AddAction]:
+    """One add action per file that this process has just staged, each looked at once more.
+
+    :raises IncompletePlan: a file is not there or not as it was written.
+    """
+    storage, statistics_columns = TableStorage(bronze.location), bronze.statistics_columns
+    staged_at = int(time.time() * 1000)
+    actions = []
+    for file in files:
+        if storage.size(file.path) != file.size or (footer := storage.footer(file.path)).num_rows != file.rows:
+            raise IncompletePlan(
+                f"{bronze.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
+                "table's folder. Nothing was committed"
+            )
+        actions.append(
+            AddAction(
+                path=file.path,
+                size=file.size,
+                partition_values={},
+                modification_time=staged_at,
+                data_change=True,
+                stats=delta_statistics(footer, statistics_columns),
+            )
+        )
+    return actions
+
+
+def discard(bronze: Bronze, files: Sequence[StagedFile]) -> None:
+    """Remove files that this process staged and that lost."""
+    storage = TableStorage(bronze.location)
+    for file in files:
+        if storage.size(file.path) is not None:
+            storage.remove(file.path)

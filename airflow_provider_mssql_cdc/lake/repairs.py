@@ -1,0 +1,195 @@
+"""A repair: the change rows of one window are taken out and put in anew, in one commit; nothing else changes.
+
+A file that holds such rows alone is taken out as it is. Of a file that holds others too, the others are
+written to a new file, with exact statistics, and the file is taken out. delta-rs' own replaceWhere would
+write its lossy statistics instead (decimals become floats), and its conflict check lets a commit that takes
+a file out pass although an OPTIMIZE has meanwhile moved the file's rows (tried, 1.6.6): so a repair is
+committed on the very version that it was worked out on, or worked out again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction, RemoveAction
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.change_files import change_actions, discard, plain_schema
+from airflow_provider_mssql_cdc.lake.changes import repair_transactions
+from airflow_provider_mssql_cdc.lake.constants import read_all
+from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
+from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
+from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
+from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+
+_BATCH_ROWS = 65_536
+_FIRST_CHANGE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RepairCommit:
+    """What a repair did.
+
+    :param version: the version it became; None when bronze and the server agreed that there is no change.
+    :param replaced: change rows of the window that were taken out.
+    :param carried: other rows that were written again because they shared a file with such rows.
+    """
+
+    version: int | None
+    replaced: int
+    carried: int
+
+
+@dataclass(slots=True)
+class _Taken:
+    removes: list[RemoveAction]
+    carried: tuple[StagedFile, ...]
+    rows: int
+
+
+def replace_changes(
+    bronze: Bronze,
+    window: Window,
+    files: Sequence[StagedFile],
+    *,
+    prefix: str,
+    batch: int,
+    position: Lsn,
+    user_metadata: Mapping[str, Any],
+) -> RepairCommit:
+    """Replace the rows of ``_operation`` 1 to 4 with a commit LSN in the window by those of ``files``.
+
+    Reloads the handle, before each further try and at the end.
+
+    :param prefix: for the names of files with rows that are carried along.
+    :param position: coverage's upper end when the window was read; it may have grown since.
+    :raises PositionMoved: the position is below that now, or ``batch`` was taken meanwhile.
+    """
+    _refuse_deletion_vectors(bronze)
+
+    def once() -> RepairCommit:
+        taken = _take_out(bronze, window, prefix)
+        if not taken.removes and not files:
+            return RepairCommit(None, 0, 0)
+        try:
+            version = bronze.commit(
+                [*taken.removes, *change_actions(bronze, [*files, *taken.carried])],
+                transactions=repair_transactions(bronze, batch=batch, position=position),
+                event="repair",
+                user_metadata=user_metadata,
+                overtaken=False,
+            )
+        except BaseException:
+            discard(bronze, taken.carried)
+            raise
+        return RepairCommit(version, taken.rows, sum(file.rows for file in taken.carried))
+
+    try:
+        return until_committed(once, what=f"repair {window} in {bronze.location}", reload=bronze.reload)
+    finally:
+        bronze.reload()
+
+
+def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
+    """What has to leave for the window to hold no change; the rest of those files, staged again."""
+    storage, schema = TableStorage(bronze.location), plain_schema(bronze.schema)
+    writer = _CarryWriter(storage, prefix=f"{prefix}-v{bronze.version}", schema=schema)
+    removes: list[RemoveAction] = []
+    mixed: list[str] = []
+    rows = 0
+    for path, records, inside in _candidates(bronze, window):
+        held = records if inside else _count(storage, path, window)
+        if held:
+            removes.append(RemoveAction(path, True, int(time.time() * 1000)))
+            rows += held
+            if held < records:
+                mixed.append(path)
+    carried = write_batches(writer, _others(storage, mixed, window=window, schema=schema)) if mixed else ()
+    return _Taken(removes, carried, rows)
+
+
+def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int, bool]]:
+    """Files that may hold changes of the window: path, rows, and whether they hold nothing else."""
+    actions = read_all(bronze.table.get_add_actions(flatten=True))
+    for action in actions.to_pylist():
+        low, high = action.get("min._start_lsn"), action.get("max._start_lsn")
+        first, last = action.get("min._operation"), action.get("max._operation")
+        if high is not None and high <= window.after.text or low is not None and low > window.until.text:
+            continue
+        if last is not None and last < _FIRST_CHANGE:
+            continue
+        known = None not in (low, high, first, action.get("num_records"))
+        inside = known and low > window.after.text and high <= window.until.text and first >= _FIRST_CHANGE
+        yield action["path"], action["num_records"] or 0, inside
+
+
+def _count(storage: TableStorage, path: str, window: Window) -> int:
+    with storage.open(unquote(path)) as file:
+        parquet = pq.ParquetFile(file)
+        batches = parquet.iter_batches(_BATCH_ROWS, columns=["_start_lsn", "_operation"])
+        return sum(int(pc.sum(_in_window(batch, window)).as_py() or 0) for batch in batches)
+
+
+def _others(
+    storage: TableStorage, paths: Sequence[str], *, window: Window, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these files that the repair leaves as they are, with all of bronze's columns."""
+    for path in paths:
+        with storage.open(unquote(path)) as file:
+            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
+                kept = batch.filter(pc.invert(_in_window(batch, window)))
+                if kept.num_rows:
+                    yield _shaped(kept, schema)
+
+
+def _in_window(batch: pa.RecordBatch, window: Window) -> pa.Array:
+    lsns, operations = batch.column("_start_lsn").cast(pa.string()), batch.column("_operation")
+    after = pc.greater(lsns, window.after.text)
+    until = pc.less_equal(lsns, window.until.text)
+    changes = pc.greater_equal(operations, _FIRST_CHANGE)
+    return pc.fill_null(pc.and_(pc.and_(after, until), changes), False)
+
+
+def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Columns by name; one that the file is older than is NULL."""
+    arrays = [
+        batch.column(each.name).cast(each.type)
+        if each.name in batch.schema.names
+        else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _CarryWriter(RollingWriter):
+    """Writes rows that have all of bronze's columns."""
+
+    def __init__(self, storage: TableStorage, *, prefix: str, schema: pa.Schema) -> None:
+        super().__init__(storage, prefix=prefix, columns=(), stamp=None, target_bytes=TARGET_BYTES)  # type: ignore[arg-type]
+        self._schema = schema
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """One row group."""
+        rows = pa.Table.from_batches(batches)
+        self.write_table(rows, rows.drop_columns(list(METADATA_NAMES)))
+
+
+def _refuse_deletion_vectors(bronze: Bronze) -> None:
+    if "deletionVectors" in (bronze.table.protocol().reader_features or ()):
+        raise ConfigurationError(
+            f"{bronze.location} has deletion vectors on, under which a file's rows are not all rows of the "
+            "table: a repair would bring deleted ones back. Take the feature off with ALTER TABLE … DROP "
+            "FEATURE deletionVectors"
+        )
