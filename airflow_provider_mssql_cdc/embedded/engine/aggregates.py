@@ -40,7 +40,7 @@ def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
         raise SqlError(8117, f"Operand data type bit is invalid for {name} operator.")
     distinct = "DISTINCT " if node.distinct else ""
     if name in ("min", "max"):
-        return Typed(f"{name}({compiler.collate(operand.sql, operand.type)}){over}", operand.type)
+        return Typed(f"{name}({compiler.ordered(operand)}){over}", operand.type)
     return _total(compiler, name, operand, distinct=distinct, over=over)
 
 
@@ -50,12 +50,12 @@ def _window(compiler: Compiler, over: tree.Over, scope: Scope | None) -> str:
     parts = []
     if over.partition:
         keys = [value(compiler, p, scope) for p in over.partition]
-        parts.append("PARTITION BY " + ", ".join(compiler.collate(k.sql, k.type) for k in keys))
+        parts.append("PARTITION BY " + ", ".join(compiler.ordered(k) for k in keys))
     if over.order:
         terms = []
         for item in over.order:
             key = value(compiler, item.expression, scope)
-            terms.append(compiler.collate(key.sql, key.type) + (" DESC" if item.descending else ""))
+            terms.append(compiler.ordered(key) + (" DESC" if item.descending else ""))
         parts.append("ORDER BY " + ", ".join(terms))
     return " ".join(parts)
 
@@ -65,7 +65,7 @@ def _count(compiler: Compiler, node: tree.Call, scope: Scope | None, *, over: st
     if len(node.arguments) == 1 and isinstance(node.arguments[0], tree.Star):
         return Typed(f"count(*){over}", type_, False)
     (operand,) = arguments(compiler, node, scope, least=1)
-    shown = compiler.collate(operand.sql, operand.type) if node.distinct else operand.sql
+    shown = compiler.ordered(operand) if node.distinct else operand.sql
     return Typed(f"count({'DISTINCT ' if node.distinct else ''}{shown}){over}", type_, False)
 
 

@@ -110,6 +110,10 @@ class Compiler:
         self.needs.collations.add(name)
         return f"{sql} COLLATE {quote(collations.sqlite_name(name))}"
 
+    def ordered(self, value: Typed) -> str:
+        """A value as ORDER BY, GROUP BY and windows need it: a column has its collation with it."""
+        return value.sql if value.column else self.collate(value.sql, value.type)
+
     def type_of(self, name: tree.TypeName, *, default_length: int = 30) -> SqlType:
         """A built-in or alias type. Error 243."""
         parts = name.name

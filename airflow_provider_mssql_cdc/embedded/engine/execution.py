@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine import errors, permissions, select, tree, types
-from airflow_provider_mssql_cdc.embedded.engine.collations import sqlite_name
+from airflow_provider_mssql_cdc.embedded.engine.collations import DEFAULT, collation, sqlite_name
 from airflow_provider_mssql_cdc.embedded.engine.compiler import Compiler
 from airflow_provider_mssql_cdc.embedded.engine.names import quote
 from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
 from airflow_provider_mssql_cdc.embedded.engine.typed import Compiled
-from airflow_provider_mssql_cdc.embedded.seam import Row, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import MAX, ResultColumn, Row, SqlError, SqlType
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
     from airflow_provider_mssql_cdc.embedded.engine.session import Session
     from airflow_provider_mssql_cdc.embedded.engine.storage import Link
 
+LONGEST_TEXT = 2147483647
 _FIRST_ROWS, _BATCH_ROWS = 1_000, 10_000
+_LOBS = frozenset({"text", "ntext", "image", "xml"})
 
 
 def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Compiler], Compiled]) -> Compiled:
@@ -142,6 +144,29 @@ def batches(session: Session, link: Link, cursor: sqlite3.Cursor, *, text: str) 
     finally:
         cursor.close()
     session.row_count = count
+
+
+def cut_texts(
+    batches: Iterator[list[Row]], columns: tuple[ResultColumn, ...], size: int
+) -> Iterator[list[Row]]:
+    """Values of (max) and text types cut at TEXTSIZE bytes, without an error, as the server does."""
+    places = [i for i, c in enumerate(columns) if c.type.length == MAX or c.type.name in _LOBS]
+    if not places:
+        yield from batches
+        return
+    for batch in batches:
+        rows = [list(row) for row in batch]
+        for row in rows:
+            for i in places:
+                row[i] = _cut(row[i], columns[i].type, size)
+        yield [tuple(row) for row in rows]
+
+
+def _cut(value: Any, type_: SqlType, size: int) -> Any:
+    if not isinstance(value, str):
+        return None if value is None else value[:size]
+    codec = "utf-16-le" if type_.name in types.NATIONAL else collation(type_.collation or DEFAULT).codec
+    return value.encode(codec, "replace")[:size].decode(codec, "ignore")
 
 
 def record(session: Session, link: Link, text: str) -> None:

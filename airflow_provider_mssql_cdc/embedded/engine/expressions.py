@@ -12,6 +12,7 @@ from airflow_provider_mssql_cdc.embedded.engine import (
     moments,
     tree,
     types,
+    zones,
 )
 from airflow_provider_mssql_cdc.embedded.engine.collations import collation
 from airflow_provider_mssql_cdc.embedded.engine.names import literal
@@ -271,8 +272,10 @@ def _at_time_zone(compiler: Compiler, node: tree.AtTimeZone, scope: Scope | None
     scale = 3 if source.name == "datetime" else source.scale or 0
     target = SqlType("datetimeoffset", scale=scale)
     loader = moments.LOADERS[source.name]
-    key = ("at time zone", source)
     sql = compiler.function(
-        key, lambda v, z: functions.at_time_zone(loader, v, z, target), operand.sql, zone.sql
+        ("at time zone", source),
+        lambda v, z: None if v is None or z is None else moments.store(zones.at_zone(loader(v), z), target),
+        operand.sql,
+        zone.sql,
     )
     return Typed(sql, target, operand.nullable, operand.constant and zone.constant)

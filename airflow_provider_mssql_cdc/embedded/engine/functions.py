@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 import uuid
-import zoneinfo
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.embedded.engine import moments, types
+from airflow_provider_mssql_cdc.embedded.engine import types
 from airflow_provider_mssql_cdc.embedded.engine.collations import DEFAULT, collation
 from airflow_provider_mssql_cdc.embedded.engine.conversions import guid_from_wire
 from airflow_provider_mssql_cdc.embedded.engine.tokens import syntax_error
@@ -344,24 +342,3 @@ def like_function(case_sensitive: bool) -> Callable[[Any, Any, Any], int | None]
         return int(_like_pattern(pattern, escape, case_sensitive).fullmatch(text) is not None)
 
     return like
-
-
-def at_time_zone(loader: Callable[[Any], moments.Moment], value: Any, zone: Any, target: SqlType) -> Any:
-    """AT TIME ZONE with ``UTC`` or an IANA name. Error 9820."""
-    if value is None or zone is None:
-        return None
-    moment = loader(value)
-    try:
-        info = UTC if zone.upper() == "UTC" else zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        raise SqlError(
-            9820, f"The time zone parameter '{zone}' provided to AT TIME ZONE clause is invalid."
-        ) from None
-    base = moment.units if moment.offset is None else moment.utc
-    plain = datetime(1, 1, 1) + timedelta(microseconds=base // 10)  # noqa: DTZ001  (local time)
-    aware = (
-        plain.replace(tzinfo=info) if moment.offset is None else plain.replace(tzinfo=UTC).astimezone(info)
-    )
-    offset = int((aware.utcoffset() or timedelta()).total_seconds() // 60)
-    units = base if moment.offset is None else base + offset * moments.MINUTE
-    return moments.store(moments.Moment(units, offset), target)

@@ -247,7 +247,10 @@ _UNIT_SIZES = {
     "microsecond": 10,
     "week": 7 * DAY,
 }
+_OTHER_PARTS = frozenset({"month", "year", "quarter", "nanosecond", "weekday", "tzoffset"})
 _NAMES = {
+    "tz": "tzoffset",
+    "dw": "weekday",
     "dd": "day",
     "d": "day",
     "dy": "day",
@@ -275,7 +278,7 @@ def part_name(name: str) -> str:
     """The full name of a date part. Error 155."""
     lower = name.lower()
     full = _NAMES.get(lower, lower)
-    if full not in _UNIT_SIZES and full not in ("month", "year", "quarter", "nanosecond", "weekday"):
+    if full not in _UNIT_SIZES and full not in _OTHER_PARTS:
         raise SqlError(155, f"'{name}' is not a recognized datepart option.", 15)
     return full
 
@@ -319,6 +322,8 @@ def part(name: str, moment: Moment) -> int:
     }
     if name in calendar:
         return calendar[name]
+    if name == "tzoffset":
+        return moment.offset or 0
     sizes = {
         "hour": (HOUR, 24),
         "minute": (MINUTE, 60),

@@ -133,6 +133,8 @@ def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome
         return
     columns = tuple(ResultColumn(c.name, c.type, c.nullable) for c in ready.columns)
     batches = execution.batches(session, link, cursor, text=statement.text)
+    if session.text_size < execution.LONGEST_TEXT:
+        batches = execution.cut_texts(batches, columns, session.text_size)
     for hook in session.engine.hooks.wrap_batches:
         batches = hook(session, statement.text, batches)
     try:

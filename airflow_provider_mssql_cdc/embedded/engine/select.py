@@ -88,9 +88,7 @@ def _order_term(
         typed = outputs[position - 1][1][1]
     else:
         typed = _output(compiler, expression, outputs) or value(compiler, expression, scope)
-    if typed.column:
-        return typed.sql + suffix
-    return compiler.collate(typed.sql, typed.type) + suffix
+    return compiler.ordered(typed) + suffix
 
 
 def _output(
@@ -208,7 +206,7 @@ def _grouping(compiler: Compiler, node: tree.Select, scope: Scope) -> str:
     sql = ""
     if node.group:
         keys = [value(compiler, g, scope) for g in node.group]
-        sql += " GROUP BY " + ", ".join(k.sql if k.column else compiler.collate(k.sql, k.type) for k in keys)
+        sql += " GROUP BY " + ", ".join(compiler.ordered(k) for k in keys)
     if node.having is not None:
         sql += " HAVING " + predicate(compiler, node.having, scope).sql
     return sql

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.embedded.engine import names, permissions, types
+from airflow_provider_mssql_cdc.embedded.engine import names, permissions, types, zones
 from airflow_provider_mssql_cdc.embedded.engine.collations import collation
 from airflow_provider_mssql_cdc.embedded.engine.functions import arguments
 from airflow_provider_mssql_cdc.embedded.engine.typed import Scope, Typed
@@ -229,8 +229,10 @@ HANDLERS: dict[str, Callable[..., Typed]] = {
     "host_name": _session_value(types.nvarchar(128), lambda s: SERVER_NAME),
     "app_name": _session_value(types.nvarchar(128), lambda s: "client"),
     "scope_identity": _session_value(types.decimal(38), lambda s: _wide(s.last_identity)),
-    "current_timezone_id": _session_value(types.nvarchar(128), lambda s: s.engine.time_zone),
-    "current_timezone": _session_value(types.nvarchar(128), lambda s: s.engine.time_zone),
+    "current_timezone_id": _session_value(
+        types.nvarchar(128), lambda s: zones.windows_name(s.engine.time_zone)
+    ),
+    "current_timezone": _session_value(types.nvarchar(128), lambda s: zones.windows_name(s.engine.time_zone)),
     "is_member": _asked("is_member", types.INT, permissions.is_member),
     "is_rolemember": _asked("is_rolemember", types.INT, permissions.is_member, most=2),
     "is_srvrolemember": _asked("is_srvrolemember", types.INT, permissions.is_server_role_member, most=2),

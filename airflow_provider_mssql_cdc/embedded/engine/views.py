@@ -188,7 +188,7 @@ def _types(session: Session) -> Iterator[tuple[Any, ...]]:
 def _indexes(session: Session) -> Iterator[tuple[Any, ...]]:
     for _, table in visible_tables(session):
         if not any(i.clustered for i in table.indexes):
-            yield table.object_id, None, 0, 0, "HEAP", 0, 0, 0, 0, 0, None, 0
+            yield table.object_id, None, 0, 0, "HEAP", 0, 0, 0, 0, 0, None, 0, 1
         for i in table.indexes:
             kind = (1, "CLUSTERED") if i.clustered else (2, "NONCLUSTERED")
             yield (
@@ -203,6 +203,7 @@ def _indexes(session: Session) -> Iterator[tuple[Any, ...]]:
                 int(i.filter is not None),
                 i.filter,
                 0,
+                1,
             )
 
 
@@ -313,8 +314,12 @@ VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
     "sys.indexes": (
         """object_id:int name:name index_id:int type:tinyint type_desc:desc is_unique:bit
         is_primary_key:bit is_unique_constraint:bit is_disabled:bit has_filter:bit
-        filter_definition:text is_hypothetical:bit""",
+        filter_definition:text is_hypothetical:bit data_space_id:int""",
         _indexes,
+    ),
+    "sys.partition_schemes": (
+        "name:name data_space_id:int type:char type_desc:desc is_default:bit function_id:int",
+        lambda session: (),
     ),
     "sys.index_columns": (
         """object_id:int index_id:int index_column_id:int column_id:int key_ordinal:tinyint

@@ -143,3 +143,18 @@ def test_a_secondary_index_serves_a_nullable_column(engine: Engine, session: Ses
             (11,)
         ]
     assert reads.total() <= 12
+
+
+@pytest.mark.parametrize("key", ["a int NOT NULL", "a varchar(20) NOT NULL", "a datetimeoffset(7) NOT NULL"])
+def test_the_last_of_k_numbered_keys_reads_k_keys(engine: Engine, session: Session, key: str) -> None:
+    session.run(f"CREATE TABLE t ({key} PRIMARY KEY, v int)")
+    value = "2020-01-01T{:02d}:{:02d}:{:02d}" if "date" in key else "{:02d}{:02d}{:02d}"
+    texts = [value.format(i // 3600, i // 60 % 60, i % 60) for i in range(4000)]
+    session.executemany("INSERT INTO t (a) VALUES (?)", [(t,) for t in texts])
+    sql = (
+        "SELECT TOP (1) d.k, d.n FROM (SELECT TOP (101) a AS k, ROW_NUMBER() OVER (ORDER BY a) AS n "
+        f"FROM t WHERE a >= CAST(@p1 AS {key.split()[1]}) ORDER BY a) AS d ORDER BY d.n DESC"
+    )
+    with engine.count_reads() as reads:
+        assert session.rows(sql, texts[500])[0][1] == 101
+    assert reads.total() <= 102

@@ -144,8 +144,10 @@ class TestWaiting:
         "sql",
         [
             "WAITFOR DELAY '00:01:00'",
-            "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d CROSS JOIN n "
-            "e WHERE a.a + b.a + c.a + d.a + e.a = -1",
+            (
+                "SELECT COUNT(*) FROM n a CROSS JOIN n b CROSS JOIN n c CROSS JOIN n d CROSS JOIN n "
+                "e WHERE a.a + b.a + c.a + d.a + e.a = -1"
+            ),
             "UPDATE t SET v = 1",
         ],
     )

@@ -199,3 +199,28 @@ def test_sums_have_sql_servers_types_and_overflow(session: Session, error_of) ->
     ]
     session.run("UPDATE t SET i = 2147483647")
     assert error_of(session, "SELECT SUM(i) FROM t") == 8115
+
+
+def test_textsize_cuts_long_values_without_an_error(session: Session) -> None:
+    session.run("CREATE TABLE t (v varchar(max), n nvarchar(max), b varbinary(max), s varchar(100))")
+    session.run("INSERT INTO t VALUES ('abcdef', N'abcdef', 0x010203040506, 'abcdef')")
+    assert session.rows("SET TEXTSIZE 4; SELECT * FROM t") == [("abcd", "ab", b"\1\2\3\4", "abcdef")]
+    assert session.rows("SET TEXTSIZE -1; SELECT v, @@TEXTSIZE FROM t") == [("abcdef", 2147483647)]
+
+
+@pytest.mark.parametrize(
+    ("local", "shown"),
+    [
+        ("2022-03-27 01:59:00", "2022-03-27 01:59:00 +01:00"),
+        ("2022-03-27 02:30:00", "2022-03-27 03:30:00 +02:00"),
+        ("2022-10-30 02:30:00", "2022-10-30 02:30:00 +02:00"),
+        ("2022-10-30 03:00:00", "2022-10-30 03:00:00 +01:00"),
+    ],
+)
+def test_at_time_zone_follows_the_clock_changes(session: Session, local: str, shown: str) -> None:
+    zone = "'W. Europe Standard Time'"
+    sql = f"SELECT CAST(CAST('{local}' AS datetime2(0)) AT TIME ZONE {zone} AS varchar(40))"
+    assert session.rows(sql) == [(shown,)]
+    instant = f"CAST('{shown}' AS datetimeoffset(0)) AT TIME ZONE 'UTC'"
+    back = f"SELECT CAST({instant} AT TIME ZONE {zone} AS varchar(40))"
+    assert session.rows(back) == [(shown,)]
