@@ -8,6 +8,13 @@ from airflow_provider_mssql_cdc.embedded.seam import Message, ResultSet, RowCoun
 from airflow_provider_mssql_cdc.embedded.tds import tokens
 from airflow_provider_mssql_cdc.embedded.tds.packets import MessageWriter
 from airflow_provider_mssql_cdc.embedded.tds.rows import encode_batches
+from airflow_provider_mssql_cdc.embedded.tds.type_info import is_large
+
+#: Rows are sent when so many bytes of them wait.
+SEND_BYTES = 1 << 17
+#: The same for results with large values. mssql-python waits for these with the interpreter's lock held; in
+#: its own process this server could not go on then. So it has the end of the answer ready first, up to here.
+HELD_BYTES = 1 << 25
 
 Items = Iterable[ResultSet | RowCount | Message]
 
@@ -59,16 +66,23 @@ class Answer:
         self._writer.write(tokens.done(kind, status))
 
     def attention(self) -> None:
-        """Write the DONE that says that the client was heard."""
+        """Write the DONE that says that the client was heard.
+
+        The statement's own DONE comes first, as an error: msodbcsql takes a statement that was cancelled
+        before its first token for a success otherwise.
+        """
         self._release(more=True)
+        self._writer.write(tokens.done(tokens.DONE, tokens.ERROR_BIT | tokens.MORE))
         self._writer.write(tokens.done(tokens.DONE, tokens.ATTENTION_BIT))
 
     def _result_set(self, result: ResultSet, kind: int) -> None:
         self.write(tokens.column_metadata(result.columns))
+        limit = HELD_BYTES if any(is_large(column.type) for column in result.columns) else SEND_BYTES
         rows = 0
         for count, data in encode_batches(result.columns, result.batches):
             self._check()
             self._writer.write(data)
+            self._writer.send_above(limit)
             rows += count
         self._hold(kind, rows, tokens.SELECT_COMMAND)
 

@@ -79,8 +79,6 @@ class MessageReader:
 class MessageWriter:
     """Collects the tokens of an answer and sends them in full packets."""
 
-    FLUSH_BYTES = 1 << 17
-
     def __init__(self, transport: Transport, session_id: int = 0) -> None:
         self.packet_bytes = DEFAULT_PACKET_BYTES
         self.session_id = session_id
@@ -89,51 +87,50 @@ class MessageWriter:
         self._packet_id = 1
 
     def write(self, data: bytes) -> None:
-        """Add bytes to the message; full packets leave once there are many of them."""
+        """Add bytes to the message."""
         self._pending += data
-        if len(self._pending) >= self.FLUSH_BYTES:
-            self._send_full_packets()
+
+    def send_above(self, limit: int) -> None:
+        """Once so many bytes wait, send what fills packets."""
+        if len(self._pending) >= limit:
+            self._transport.send(self._full_packets(RESPONSE))
 
     def break_off(self, *, whole: bool) -> None:
         """Send what there is and no end: all of it, or all but the last byte."""
-        self._send_full_packets()
         if not whole:
             del self._pending[-1:]
         if self._pending:
-            self._send_rest(status=0)
+            self._transport.send(self._full_packets(RESPONSE) + self._last_packet(RESPONSE, status=0))
 
     def finish(self, kind: int = RESPONSE) -> None:
         """End the message."""
-        if len(self._pending) > self.packet_bytes - HEADER_BYTES:
-            self._send_full_packets(kind)
-        self._send_rest(status=END_OF_MESSAGE, kind=kind)
+        self._transport.send(self._full_packets(kind) + self._last_packet(kind, status=END_OF_MESSAGE))
         self._packet_id = 1
 
     def send(self, body: bytes, kind: int = RESPONSE) -> None:
         """Send a whole message."""
-        self.write(body)
+        self._pending += body
         self.finish(kind)
 
-    def _send_full_packets(self, kind: int = RESPONSE) -> None:
-        """Send what fills packets, but keep at least one byte for the packet that ends the message."""
+    def _full_packets(self, kind: int) -> bytes:
+        """Frame what fills packets, but keep at least one byte for the packet that comes last."""
         payload = self.packet_bytes - HEADER_BYTES
         count = max(0, len(self._pending) - 1) // payload
         if not count:
-            return
+            return b""
         packets = np.empty((count, self.packet_bytes), np.uint8)
         header = _HEADER.pack(kind, 0, self.packet_bytes, self.session_id, 0, 0)
         packets[:, :HEADER_BYTES] = np.frombuffer(header, np.uint8)
         packets[:, 6] = np.arange(self._packet_id, self._packet_id + count) & 0xFF
-        view = memoryview(self._pending)[: count * payload]
-        packets[:, HEADER_BYTES:] = np.frombuffer(view, np.uint8).reshape(count, payload)
-        view.release()
+        full = np.frombuffer(self._pending, np.uint8, count * payload)
+        packets[:, HEADER_BYTES:] = full.reshape(count, payload)
         self._packet_id += count
         self._pending = self._pending[count * payload :]
-        self._transport.send(packets.data.cast("B"))
+        return packets.tobytes()
 
-    def _send_rest(self, *, status: int, kind: int = RESPONSE) -> None:
+    def _last_packet(self, kind: int, *, status: int) -> bytes:
         length = HEADER_BYTES + len(self._pending)
         header = _HEADER.pack(kind, status, length, self.session_id, self._packet_id & 0xFF, 0)
-        rest, self._pending = header + self._pending, bytearray()
+        packet, self._pending = header + self._pending, bytearray()
         self._packet_id += 1
-        self._transport.send(rest)
+        return packet

@@ -33,12 +33,10 @@ class Transport:
             if plain:
                 return plain
 
-    def send(self, data: bytes | bytearray | memoryview) -> None:
-        if self._tls is None:
-            self._socket.sendall(data)
-        else:
-            for record in self._tls.encrypt(data):
-                self._socket.sendall(record)
+    def send(self, data: bytes) -> None:
+        """Send by one system call, which waits, without the interpreter's lock, until all is on its way."""
+        if data:
+            self._socket.sendall(data if self._tls is None else self._tls.encrypt(data))
 
     def start_tls(self, engine: TlsEngine) -> None:
         self._tls = engine
@@ -96,11 +94,11 @@ class TlsEngine:
                 pass
             return bytes(plain) or None
 
-    def encrypt(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The TLS records for these bytes, in pieces of about a megabyte."""
+    def encrypt(self, data: bytes) -> bytes:
+        """The TLS records for these bytes."""
         view, records = memoryview(data), []
         with self._lock:
             for at in range(0, len(view), self.PIECE_BYTES):
                 self._session.write(view[at : at + self.PIECE_BYTES])
                 records.append(self._outgoing.read())
-        return records
+        return b"".join(records)

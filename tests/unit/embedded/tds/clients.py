@@ -24,7 +24,12 @@ class Clients:
         return connection
 
     def mssql_python(
-        self, extra: str = "Encrypt=no", *, autocommit: bool = True, password: str = PASSWORD, **arguments: Any
+        self,
+        extra: str = "Encrypt=no",
+        *,
+        autocommit: bool = True,
+        password: str = PASSWORD,
+        **arguments: Any,
     ) -> Any:
         driver = pytest.importorskip("mssql_python")
         text = f"Server=127.0.0.1,{self.port};Database=db;UID={USER};PWD={{{password}}};{extra}"

@@ -135,7 +135,9 @@ def test_most_types_have_an_encoder_of_whole_columns(sql_type: SqlType) -> None:
 @pytest.mark.parametrize("sql_type", list(STRATEGIES), ids=str)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_a_value_that_is_sent_back_as_a_parameter_is_the_value(sql_type: SqlType, data: st.DataObject) -> None:
+def test_a_value_that_is_sent_back_as_a_parameter_is_the_value(
+    sql_type: SqlType, data: st.DataObject
+) -> None:
     value = data.draw(st.none() | STRATEGIES[sql_type])
     sent = tokens.short_text("@p") + b"\x00" + type_info.type_info(sql_type)
     sent += plain.value_encoder(sql_type)(value)

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.seam import DropConnection, ResultSet, Row, RowCount, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import (
+    DropConnection,
+    ResultSet,
+    Row,
+    RowCount,
+    SqlError,
+    SqlType,
+)
 from tests.unit.embedded.tds.clients import Clients, fetch
 from tests.unit.embedded.tds.scripted import ScriptedEngine, rows_of
 

@@ -101,7 +101,9 @@ def test_pymssql_writes_parameters_into_the_statement(engine: ScriptedEngine, cl
 def test_a_procedure_is_called_by_name(engine: ScriptedEngine, clients: Clients) -> None:
     engine.scripts["sys.sp_cdc_help"] = echo
     cursor = clients.pymssql().cursor()
-    cursor.callproc("sys.sp_cdc_help", (1, "日本", None, dt.datetime(2024, 1, 1), Decimal("1.50"), b"\x00\x01"))
+    cursor.callproc(
+        "sys.sp_cdc_help", (1, "日本", None, dt.datetime(2024, 1, 1), Decimal("1.50"), b"\x00\x01")
+    )
     (row,) = cursor.fetchall()
     assert row[:3] == (1, "日本", None)
     _, given = engine.sessions[-1].calls[-1]

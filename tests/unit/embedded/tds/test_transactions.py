@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.seam import Parameter, RowCount, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import Parameter, SqlError
 from airflow_provider_mssql_cdc.embedded.tds import requests
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
+from airflow_provider_mssql_cdc.embedded.tds.transactions import Transactions
 from tests.unit.embedded.tds.clients import Clients
 from tests.unit.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession
 
@@ -41,7 +42,7 @@ def test_pymssql_commits_and_rolls_back(engine: ScriptedEngine, clients: Clients
     connection.commit()
     connection.cursor().execute("DELETE")
     connection.rollback()
-    statements = [text for text in since_insert(engine)]
+    statements = since_insert(engine)
     assert statements == ["INSERT", "COMMIT TRAN", "BEGIN TRAN", "DELETE", "ROLLBACK TRAN", "BEGIN TRAN"]
 
 
@@ -51,7 +52,7 @@ def test_autocommit_opens_no_transaction(engine: ScriptedEngine, clients: Client
 
 
 def test_a_transaction_that_the_server_ended_may_be_rolled_back(
-    engine: ScriptedEngine, clients: Clients, monkeypatch: pytest.MonkeyPatch
+    engine: ScriptedEngine, clients: Clients
 ) -> None:
     def deadlock(session: ScriptedSession, _: Sequence[Parameter]) -> Items:
         session.rollback = no_transaction  # type: ignore[method-assign]
@@ -69,9 +70,7 @@ def test_a_transaction_that_the_server_ended_may_be_rolled_back(
     assert engine.texts()[-1] == "INSERT"
 
 
-def test_a_commit_that_fails_raises(
-    engine: ScriptedEngine, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_fails_raises(engine: ScriptedEngine, clients: Clients) -> None:
     def refuse() -> None:
         raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
 
@@ -103,12 +102,8 @@ def test_savepoints_are_refused() -> None:
 
 
 def test_a_begin_with_an_isolation_level_sets_it_first(engine: ScriptedEngine) -> None:
-    from airflow_provider_mssql_cdc.embedded.tds.transactions import Transactions
-
     session = engine.login("sa", "Pa:s@/?#%w0rd", "")
     written: list[bytes] = []
-    Transactions(session).handle(
-        requests.TransactionRequest(requests.BEGIN, "SNAPSHOT"), written.append
-    )
+    Transactions(session).handle(requests.TransactionRequest(requests.BEGIN, "SNAPSHOT"), written.append)
     assert engine.texts() == ["SET TRANSACTION ISOLATION LEVEL SNAPSHOT", "<begin>"]
     assert len(written) == 1
