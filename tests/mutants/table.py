@@ -29,9 +29,84 @@ STAGED = "tests/unit/lake/test_staged_files.py"
 TILES = "tests/properties/test_key_ranges.py::test_every_row_is_in_exactly_one_piece_of_exactly_one_range"
 RACES = f"{COMMIT}::test_of_two_completes_the_second_to_commit_gives_way_or_is_the_newer_resnapshot"
 DAMAGED = f"{STAGED}::test_a_file_that_is_not_what_was_staged_is_named_and_nothing_is_committed"
+ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
 CLAIMED = f"{STAGED}::test_a_claim_that_the_file_does_not_bear_out_is_refused"
 
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "P1 the session that reads has passed the stamp",
+        f"{PACKAGE}/jobs/read_range.py",
+        """if reached < planned.snapshot:""",
+        """if False:""",
+        f"{ORDER}::test_a_server_that_is_behind_the_stamp_is_not_read",
+    ),
+    Mutant(
+        "P2 a resnapshot is above every S in bronze",
+        f"{PACKAGE}/jobs/plan_snapshot.py",
+        """if newest is None or snapshot > newest:""",
+        """if True:""",
+        f"{ORDER}::test_a_resnapshot_is_above_every_snapshot_in_bronze",
+    ),
+    Mutant(
+        "P3 a snapshot that retention has passed is not read",
+        f"{PACKAGE}/jobs/read_range.py",
+        """    refuse_unretained(session, instance, position=planned.snapshot, label=table.label)""",
+        """    pass""",
+        f"{ORDER}::test_a_snapshot_that_retention_has_passed_is_not_read",
+    ),
+    Mutant(
+        "P3 a snapshot that retention has passed is not committed",
+        f"{PACKAGE}/jobs/complete_snapshot.py",
+        """        refuse_unretained(session, instance, position=plan.snapshot, label=table.label)""",
+        """        pass""",
+        f"{ORDER}::test_a_snapshot_that_retention_has_passed_is_not_committed",
+    ),
+    Mutant(
+        "P3 the LSN below an instance's first one is retained",
+        f"{PACKAGE}/source/watermarks.py",
+        """return position.incremented() >= lowest""",
+        """return position >= lowest""",
+        f"{ORDER}::test_a_new_instance_is_loaded_before_capture_has_reached_it",
+    ),
+    Mutant(
+        "P4 S is recorded before the key is measured",
+        f"{PACKAGE}/jobs/plan_snapshot.py",
+        """        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
+        with session.transaction():
+            ranges = cut_ranges(
+                session,
+                source.description.table,
+                source.keys,
+                rows_per_range=request.rows_per_range,
+                max_ranges=request.max_ranges,
+            )
+""",
+        """        with session.transaction():
+            ranges = cut_ranges(
+                session,
+                source.description.table,
+                source.keys,
+                rows_per_range=request.rows_per_range,
+                max_ranges=request.max_ranges,
+            )
+        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
+""",
+        f"{ORDER}::test_s_is_recorded_before_the_key_is_measured",
+    ),
+    Mutant(
+        "P4 every range of the plan is there",
+        f"{PACKAGE}/planning/completeness.py",
+        """missing = sorted(set(range(count)) - set(indexes))""",
+        """missing = sorted(set(indexes) - set(indexes))""",
+        f"{ORDER}::test_a_range_that_is_missing_keeps_the_whole_snapshot_out",
+    ),
+    Mutant(
+        "P5 a before-image takes its key away",
+        "tests/support/rebuild.py",
+        """if row["_operation"] not in (1, 3)""",
+        """if row["_operation"] != 1""",
+        f"{ORDER}::test_rows_that_change_while_they_are_read_end_as_the_source_has_them",
+    ),
     Mutant(
         "P4 the upper end of a range is open",
         f"{PACKAGE}/tsql/predicates.py",
