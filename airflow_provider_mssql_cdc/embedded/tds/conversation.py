@@ -64,6 +64,8 @@ class Conversation:
     def _handle(self, message: packets.Message, handler: Handler, answer: Answer) -> None:
         try:
             with self._inbox.running():
+                if self._inbox.interrupted:
+                    raise Interrupted
                 if message.resets:
                     self._session.reset()
                     answer.write(tokens.environment_bytes(tokens.RESET_ACKNOWLEDGED))

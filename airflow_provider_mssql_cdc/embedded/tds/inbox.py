@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 
@@ -20,18 +19,22 @@ from airflow_provider_mssql_cdc.embedded.tds.packets import (
     ProtocolError,
 )
 
+#: Until an interrupted statement has ended, it is cancelled again and again: the first time may have been a
+#: moment before it began.
+CANCEL_AGAIN_SECONDS = 0.05
+
 
 class Inbox:
     """The requests of one client, in order; None is the end.
 
-    ``cancel`` is called on the inbox's thread when ATTENTION or the end arrives while a statement runs, and
-    only then, so it cannot hit the statement after the one that was meant.
+    ``cancel`` is called on the inbox's thread when ATTENTION or the end arrives while a statement runs. It
+    cannot hit the statement after the one that was meant: that one is read by the same thread, later.
     """
 
     def __init__(self, reader: MessageReader, cancel: Callable[[], None]) -> None:
         self._reader, self._cancel = reader, cancel
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._running = False
         self._attention = False
         self._gone = False
@@ -56,19 +59,18 @@ class Inbox:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """While this holds, ``cancel`` may be called."""
-        with self._lock:
+        with self._changed:
             self._running = True
-            if self.interrupted:
-                self._cancel()
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self._running = False
+                self._changed.notify()
 
     def acknowledge_attention(self) -> bool:
         """True, once, when there is an ATTENTION to be answered."""
-        with self._lock:
+        with self._changed:
             pending, self._attention = self._attention, False
         return pending
 
@@ -77,15 +79,16 @@ class Inbox:
             while True:
                 message = self._reader.read()
                 if message.kind == ATTENTION:
-                    self._interrupt(attention=True)
+                    self._interrupt(gone=False)
                 self._messages.put(message)
-        except (Disconnected, ProtocolError, OSError, ssl.SSLError):
-            self._interrupt(attention=False)
+        except (Disconnected, ProtocolError, OSError):
+            self._interrupt(gone=True)
             self._messages.put(None)
 
-    def _interrupt(self, *, attention: bool) -> None:
-        with self._lock:
-            self._attention = self._attention or attention
-            self._gone = self._gone or not attention
-            if self._running:
+    def _interrupt(self, *, gone: bool) -> None:
+        with self._changed:
+            self._gone = gone
+            self._attention = self._attention or not gone
+            while self._running:
                 self._cancel()
+                self._changed.wait(CANCEL_AGAIN_SECONDS)

@@ -248,6 +248,18 @@ def test_an_attention_without_a_statement_is_answered(raw: socket.socket) -> Non
     assert raw.recv(4096)[8:] == b"\xfd\x20\x00" + bytes(10)
 
 
+def test_an_attention_right_behind_its_statement_ends_it(engine: ScriptedEngine, raw: socket.socket) -> None:
+    engine.scripts["SELECT slow"] = stalls
+    sock = logged_in(raw)
+    started = time.monotonic()
+    for _ in range(20):
+        sock.sendall(batch("SELECT slow") + packet(6, b""))
+        assert b"\xfd\x20\x00" in sock.recv(4096)
+        sock.sendall(batch("SELECT 1"))
+        assert sock.recv(4096)[8] == 0x81
+    assert time.monotonic() - started < 5
+
+
 def test_a_request_that_the_client_takes_back_is_not_run(engine: ScriptedEngine, raw: socket.socket) -> None:
     taken_back = bytearray(batch("DELETE"))
     taken_back[1] = 3
