@@ -23,6 +23,7 @@ from airflow_provider_mssql_cdc.lake.log_checks import (
     refuse_rows_without_position,
     refuse_unsafe_properties,
 )
+from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE
 from airflow_provider_mssql_cdc.lake.transactions import distinct, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -196,6 +197,7 @@ def _create(location: TableLocation, identity: SourceIdentity, *, columns: Seque
             description=f"Snapshot rows and changes of {described(identity)}, one row each, by LSN",
             configuration=lake_schema.bronze_properties(columns, identity),
             storage_options=location.options(),
+            commit_properties=CREATE_ONCE,
             raise_if_key_not_exists=False,
         )
     except DeltaError:

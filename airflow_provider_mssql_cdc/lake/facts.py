@@ -16,7 +16,7 @@ from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake.constants import one
 from airflow_provider_mssql_cdc.lake.facts_schema import FACTS_SCHEMA, facts_properties
 from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE, until_committed
 from airflow_provider_mssql_cdc.lake.schema import same_type
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -87,6 +87,7 @@ def _create(location: TableLocation) -> DeltaTable:
             description="What loading SQL Server tables under CDC did, one row per event; all times are UTC",
             configuration=facts_properties(),
             storage_options=location.options(),
+            commit_properties=CREATE_ONCE,
         )
     except DeltaError:
         if (theirs := _open(location)) is None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from airflow_provider_mssql_cdc.errors import CommitConflict
@@ -16,6 +17,10 @@ log = logging.getLogger(__name__)
 
 MAX_TRIES = 40
 _LONGEST_PAUSE_SECONDS = 2.0
+
+CREATE_ONCE = CommitProperties(max_commit_retries=0)
+"""For the commit that creates a table: with its retries delta-rs lets two creators both succeed, the later
+one putting its metadata over the first one's in a version of its own (tried, 1.6.6)."""
 
 Outcome = TypeVar("Outcome")
 

@@ -9,7 +9,7 @@ that does not parse makes the whole table unreadable.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -29,17 +29,18 @@ def delta_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
     A column of which the footer does not tell enough is left out.
     """
     positions = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     smallest: dict[str, str] = {}
     largest: dict[str, str] = {}
     nulls: dict[str, str] = {}
     for name in columns:
         if name not in positions:
             continue
-        groups = [footer.row_group(group).column(positions[name]) for group in range(footer.num_row_groups)]
-        if (count := _null_count(groups)) is None:
+        told = [group.column(positions[name]).statistics for group in groups]
+        if not all(statistics is not None and statistics.has_null_count for statistics in told):
             continue
-        nulls[name] = str(count)
-        if (bounds := _bounds(groups)) is not None:
+        nulls[name] = str(sum(statistics.null_count for statistics in told))
+        if (bounds := _bounds(told)) is not None:
             _put(smallest, name, lower_bound(bounds[0]))
             _put(largest, name, upper_bound(bounds[1]))
     text = _object(
@@ -79,23 +80,15 @@ def _rounded_up(text: str) -> str | None:
     return None
 
 
-def _null_count(groups: Iterable[pq.ColumnChunkMetaData]) -> int | None:
-    counts = [chunk.statistics.null_count if _tells_nulls(chunk) else None for chunk in groups]
-    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
-
-
-def _tells_nulls(chunk: pq.ColumnChunkMetaData) -> bool:
-    return chunk.statistics is not None and bool(chunk.statistics.has_null_count)
-
-
-def _bounds(groups: Iterable[pq.ColumnChunkMetaData]) -> tuple[Any, Any] | None:
+def _bounds(told: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
     """Smallest and largest value; None when a row group does not tell, or all values are NULL."""
-    filled = [chunk for chunk in groups if chunk.statistics.null_count < chunk.num_values]
-    if not filled or not all(chunk.statistics.has_min_max for chunk in filled):
+    filled = [statistics for statistics in told if statistics.num_values > 0]
+    if not filled or not all(statistics.has_min_max for statistics in filled):
         return None
-    if not _is_ordered(filled[0].statistics.min):
+    smallest = [statistics.min for statistics in filled]
+    if not _is_ordered(smallest[0]):
         return None
-    return min(chunk.statistics.min for chunk in filled), max(chunk.statistics.max for chunk in filled)
+    return min(smallest), max(statistics.max for statistics in filled)
 
 
 def _is_ordered(value: Any) -> bool:

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
@@ -152,15 +153,24 @@ def test_a_column_that_only_bronze_has_is_returned(tmp_path: Path) -> None:
     assert new_bronze(tmp_path).check_columns(COLUMNS[:-1]) == ("name",)
 
 
-def _create(folder: str) -> int:
-    return new_bronze(Path(folder)).version
+def _create_each(folder: str, tables: int, together: Barrier) -> list[int]:
+    """Create many tables, each at a moment when the others create it too."""
+    versions = []
+    for number in range(tables):
+        together.wait()
+        versions.append(new_bronze(Path(folder) / str(number)).version)
+    return versions
 
 
-def test_tasks_that_create_bronze_at_once_share_one(tmp_path: Path) -> None:
+def test_tasks_that_create_bronze_at_once_share_one_table_made_by_one_commit(tmp_path: Path) -> None:
+    tables, tasks = 30, 3
     spawn = multiprocessing.get_context("spawn")  # deltalake panics in a forked process
-    with ProcessPoolExecutor(4, mp_context=spawn) as pool:
-        assert list(pool.map(_create, [str(tmp_path)] * 12)) == [0] * 12
-    assert DeltaTable(str(tmp_path / "orders")).version() == 0
+    with spawn.Manager() as manager, ProcessPoolExecutor(tasks, mp_context=spawn) as pool:
+        together = manager.Barrier(tasks)
+        work = [pool.submit(_create_each, str(tmp_path), tables, together) for _ in range(tasks)]
+        assert [future.result() for future in work] == [[0] * tables] * tasks
+    made = [DeltaTable(str(tmp_path / str(number) / "orders")).version() for number in range(tables)]
+    assert made == [0] * tables
 
 
 # --- state ---------------------------------------------------------------------------------------------

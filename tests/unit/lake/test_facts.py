@@ -3,7 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 
@@ -110,16 +110,24 @@ def test_a_row_of_no_event_or_of_no_table_cannot_be_built(values: dict[str, str]
         FactsRow(**({"event": "bootstrap", "target": "/lake/orders"} | values))  # type: ignore[arg-type]
 
 
-def _write(folder: str, writer: int) -> list[bool]:
+def _write(folder: str, process: int) -> list[list[bool]]:
+    """Four writers in one process, each of two rows, one of them twice."""
     location = TableLocation(folder)
-    return [write_facts(location, row(rows=writer), identifier=f"{writer}.{number}") for number in (0, 1, 0)]
+
+    def write(writer: int) -> list[bool]:
+        names = [f"{process}.{writer}.{number}" for number in (0, 1, 0)]
+        return [write_facts(location, row(rows=process), identifier=name) for name in names]
+
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(write, range(4)))
 
 
-def test_thirty_two_processes_append_to_one_table_that_none_has_made(tmp_path: Path) -> None:
+def test_thirty_two_writers_append_to_one_table_that_none_has_made(tmp_path: Path) -> None:
     location = TableLocation(str(tmp_path / "facts"))
     spawn = multiprocessing.get_context("spawn")  # deltalake panics in a forked process
-    with ProcessPoolExecutor(32, mp_context=spawn) as pool:
-        outcomes = list(pool.map(_write, [location.uri] * 32, range(32)))
-    assert outcomes == [[True, True, False]] * 32
-    assert sorted(found["rows"] for found in rows_of(location, "rows")) == sorted([*range(32), *range(32)])
+    with ProcessPoolExecutor(8, mp_context=spawn) as pool:
+        outcomes = list(pool.map(_write, [location.uri] * 8, range(8)))
+    assert outcomes == [[[True, True, False]] * 4] * 8
+    written = sorted(found["rows"] for found in rows_of(location, "rows"))
+    assert written == [process for process in range(8) for _ in range(8)]
     assert DeltaTable(location.uri).version() == 64

@@ -179,6 +179,16 @@ def test_every_type_comes_back_from_delta_as_it_was_staged(tmp_path: Path) -> No
     assert pa.schema(DeltaTable(bronze.location.uri).schema()).field("c1").type == pa.int16()
 
 
+def test_awkward_column_names_come_back(tmp_path: Path) -> None:
+    names = ["a.b", "Entry No_", "x$y", "Größe", "ID", "select", "a/b", "it's", "_start"]
+    columns = [LakeColumn(name, name, "int64", f"{name} bigint") for name in names]
+    rows = pa.record_batch([[number] for number in range(len(names))], schema=captured_schema(columns))
+    bronze = new_bronze(tmp_path, columns)
+    complete(bronze.location, S, stage(bronze, S, batches=[rows], columns=columns), columns=columns)
+    (read,) = rows_of(bronze.location)
+    assert [read[name] for name in names] == list(range(len(names)))
+
+
 def test_files_hold_plain_types_and_no_int96(tmp_path: Path) -> None:
     bronze = new_bronze(tmp_path)
     (file,) = stage(bronze, S)
