@@ -120,14 +120,13 @@ def _fill_view(session: Session, link: Link, catalog: Catalog, *, key: tuple[str
             quote(c) + (f" COLLATE {quote(sqlite_name(catalog.collation))}" if types.is_text(t) else "")
             for c, t in view.columns
         )
-        link.connection.execute(f"CREATE TEMP TABLE {quote(name)} ({columns})")
-    else:
-        link.connection.execute(f"DELETE FROM {table}")
+        link.connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quote(name)} ({columns})")
+    link.connection.execute(f"DELETE FROM {table}")
     link.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(view.columns))})", rows)
     link.views[name] = stamp
 
 
-def batches(session: Session, link: Link, cursor: sqlite3.Cursor, *, text: str) -> Iterator[list[Row]]:
+def batches(session: Session, link: Link, cursor: sqlite3.Cursor) -> Iterator[list[Row]]:
     """Rows as SQLite gives them, the first batch small so that the client sees it soon."""
     count, size = 0, _FIRST_ROWS
     try:

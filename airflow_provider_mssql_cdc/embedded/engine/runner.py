@@ -33,6 +33,7 @@ from airflow_provider_mssql_cdc.embedded.seam import (
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Table
     from airflow_provider_mssql_cdc.embedded.engine.session import Session
+    from airflow_provider_mssql_cdc.embedded.engine.storage import Link
 
 Outcome = ResultSet | RowCount | Message
 
@@ -128,11 +129,12 @@ def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome
         return
     ready, link, cursor = execution.open_query(session, statement.query, statement.text)
     if ready.variables:
-        _assign(session, ready, cursor)
-        session.active = None
+        _assign(session, ready, link, cursor=cursor)
+        yield RowCount(None)
         return
+    session.cursor = cursor
     columns = tuple(ResultColumn(c.name, c.type, c.nullable) for c in ready.columns)
-    batches = execution.batches(session, link, cursor, text=statement.text)
+    batches = execution.batches(session, link, cursor)
     if session.text_size < execution.LONGEST_TEXT:
         batches = execution.cut_texts(batches, columns, session.text_size)
     for hook in session.engine.hooks.wrap_batches:
@@ -145,9 +147,10 @@ def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome
     execution.record(session, link, statement.text)
 
 
-def _assign(session: Session, ready: Compiled, cursor: sqlite3.Cursor) -> None:
+def _assign(session: Session, ready: Compiled, link: Link, *, cursor: sqlite3.Cursor) -> None:
     """``SELECT @x = …``: the last row's values."""
-    rows = cursor.fetchall()
+    rows = [row for batch in execution.batches(session, link, cursor) for row in batch]
+    session.active = None
     last = rows[-1] if rows else None
     session.row_count = 0 if last is None else 1
     if last is None:

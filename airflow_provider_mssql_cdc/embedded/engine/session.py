@@ -51,6 +51,7 @@ class Session:
         self.transactions: Transactions = Transactions(self)
         self.variables: dict[str, tuple[SqlType, Any]] = {}
         self.active: Link | None = None
+        self.cursor: sqlite3.Cursor | None = None
         self.last_identity: int | None = None
         self.row_count: int = 0
         self._cancelled = threading.Event()
@@ -83,6 +84,7 @@ class Session:
         from airflow_provider_mssql_cdc.embedded.engine import runner
 
         self._cancelled.clear()
+        self.close_cursor()
         self.variables = {p.name.lower(): (p.type, p.value) for p in parameters}
         return runner.batch(self, parse(sql))
 
@@ -91,6 +93,7 @@ class Session:
         from airflow_provider_mssql_cdc.embedded.engine import names, runner
 
         self._cancelled.clear()
+        self.close_cursor()
         return runner.procedure(self, names.split(procedure), parameters, text=procedure)
 
     def begin(self) -> None:
@@ -110,11 +113,14 @@ class Session:
             active.connection.interrupt()
 
     def reset(self) -> None:
+        self.close_cursor()
         self.transactions.abandon()
         self._default_options()
         self.variables = {}
 
     def close(self) -> None:
+        self.cancel()
+        self.close_cursor()
         self.transactions.close()
         if self in self.engine.sessions:
             self.engine.sessions.remove(self)
@@ -227,6 +233,12 @@ class Session:
     def statement_clock(self) -> int:
         """The moment at which the statement began, UTC, units of 100 ns."""
         return self._clock
+
+    def close_cursor(self) -> None:
+        """End a result that was not read to its end: an open cursor would keep its old view of the rows."""
+        cursor, self.cursor, self.active = self.cursor, None, None
+        if cursor is not None:
+            cursor.close()
 
     def begin_statement(self) -> None:
         self._clock = self.engine.utc_units()

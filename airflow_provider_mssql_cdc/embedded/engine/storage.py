@@ -63,6 +63,12 @@ class Link:
         error, self.error = self.error, None
         return error or exc
 
+    def roll_back(self) -> None:
+        """Temporary tables that a transaction made go with it."""
+        self.views.clear()
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
     def version(self) -> int:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -135,7 +141,7 @@ class Database:
 
     def give(self, link: Link) -> None:
         if link.connection.in_transaction:
-            link.connection.execute("ROLLBACK")
+            link.roll_back()
         link.session = None
         with self._guard:
             self._free.append(link)

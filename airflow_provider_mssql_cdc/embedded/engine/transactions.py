@@ -99,7 +99,9 @@ class Transactions:
     def _end(self, database: Database, write: WriteTransaction, action: str) -> None:
         del self._writes[database]
         try:
-            if write.connection.in_transaction:
+            if action == "ROLLBACK" or not write.connection.in_transaction:
+                write.link.roll_back()
+            else:
                 write.connection.execute(action)
         finally:
             if self._pinned.get(database) is not write.link:

@@ -202,3 +202,53 @@ def test_transactions_nest_by_count(session: Session) -> None:
     assert session.rows("SELECT @@TRANCOUNT") == [(1,)]
     session.run("ROLLBACK")
     assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_catalog_views_survive_a_rollback(session: Session) -> None:
+    session.run("CREATE TABLE t (a int); BEGIN TRAN; INSERT INTO t VALUES (1); CREATE TABLE u (a int)")
+    assert session.rows("SELECT name FROM sys.tables ORDER BY name") == [("t",), ("u",)]
+    session.run("ROLLBACK")
+    assert session.rows("SELECT name FROM sys.tables") == [("t",)]
+    assert len(session.rows("SELECT name FROM sys.columns")) == 1
+
+
+def test_a_result_that_is_left_unread_does_not_keep_its_old_view(session: Session, other: Session) -> None:
+    session.run("CREATE TABLE t (a int)")
+    session.executemany("INSERT INTO t VALUES (?)", [(i,) for i in range(5000)])
+    kept = session.execute("SELECT a FROM t")
+    result = next(kept)
+    assert isinstance(result, ResultSet)
+    next(result.batches)
+    other.run("DELETE FROM t")
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+    kept = session.execute("SELECT a FROM t")
+    session.close()
+    assert other.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_many_threads_read_write_and_define_at_once(engine: Engine, session: Session) -> None:
+    session.run("CREATE TABLE t (id int IDENTITY PRIMARY KEY, who int, v varchar(20))")
+    failures: list[BaseException] = []
+
+    def work(who: int) -> None:
+        try:
+            with engine.login("sa", "secret", "shop") as mine:
+                for step in range(15):
+                    mine.run(f"INSERT INTO t (who, v) VALUES ({who}, 'x{step}')")
+                    mine.run(f"BEGIN TRAN; UPDATE t SET v = 'y' WHERE who = {who}; COMMIT")
+                    assert mine.rows(f"SELECT COUNT(*) FROM t WHERE who = {who} AND v = 'Y'") == [(step + 1,)]
+                    mine.rows("SELECT name FROM sys.tables; SELECT * FROM t ORDER BY v, id")
+                    if step % 5 == 0:
+                        mine.run(f"CREATE TABLE w{who}_{step} (a varchar(5) COLLATE Greek_CS_AS PRIMARY KEY)")
+        except BaseException as exc:
+            failures.append(exc)
+            raise
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    assert session.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM t") == [(90, 90)]
+    assert session.rows("SELECT COUNT(*) FROM sys.tables") == [(19,)]
