@@ -18,8 +18,6 @@ def install(engine: Engine, clock: ServerClock) -> ChangeDataCapture:
     register_procedures(engine, cdc)
     register_functions(engine)
     engine.hooks.ddl.append(
-        lambda session, write, kind, table, text: on_ddl(
-            cdc, session, write, kind=kind, table=table, text=text
-        )
+        lambda session, write, kind, table, text: on_ddl(cdc, write, kind=kind, table=table, text=text)
     )
     return cdc

@@ -9,7 +9,7 @@ of one key collapse into an update (so a swap of two keys is two updates).
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -54,13 +54,19 @@ class Shape:
     positions: tuple[int | None, ...]
     storages: tuple[Storage, ...]
     key: tuple[int, ...] = ()
+    whole: bool = field(init=False, default=False)
+    """Whether a row is its own image: every column of it is captured, in its order."""
 
     def __post_init__(self) -> None:
         if len(self.positions) != len(self.storages):
             raise ValueError("one storage for each captured column")
+        plain = Storage.COMPUTED not in self.storages
+        object.__setattr__(self, "whole", plain and self.positions == tuple(range(len(self.positions))))
 
     def image(self, row: Values) -> Values:
         """The captured columns of a row, computed ones NULL."""
+        if self.whole and len(row) == len(self.positions):
+            return row
         return tuple(
             None if at is None or storage is Storage.COMPUTED else row[at]
             for at, storage in zip(self.positions, self.storages, strict=True)

@@ -59,7 +59,7 @@ class LogPosition:
 
     def lsn(self) -> bytes:
         """The LSN of a record at this position."""
-        return self.file.to_bytes(4, "big") + self.block.to_bytes(4, "big") + self.slot.to_bytes(2, "big")
+        return (self.file << 48 | self.block << 16 | self.slot).to_bytes(LSN_BYTES, "big")
 
     def record(self) -> bytes:
         """Write one record: its LSN, and the position moves to the next slot (or block, or file)."""

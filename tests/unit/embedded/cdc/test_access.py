@@ -7,7 +7,10 @@ from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 HELP = "EXEC sys.sp_cdc_help_change_data_capture"
 MIN = "SELECT sys.fn_cdc_get_min_lsn('dbo_t')"
-CHANGES = "SELECT id FROM cdc.fn_cdc_get_all_changes_dbo_t(sys.fn_cdc_get_min_lsn('dbo_t'), sys.fn_cdc_get_max_lsn(), 'all')"
+CHANGES = (
+    "SELECT id FROM cdc.fn_cdc_get_all_changes_dbo_t"
+    "(sys.fn_cdc_get_min_lsn('dbo_t'), sys.fn_cdc_get_max_lsn(), 'all')"
+)
 TABLE = "SELECT id FROM cdc.dbo_t_CT"
 
 

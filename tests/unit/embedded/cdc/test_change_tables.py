@@ -161,7 +161,8 @@ def test_the_update_mask_names_changed_columns(tracked):
     tracked.execute("INSERT dbo.t VALUES (1, N'a', 1)")
     tracked.execute("UPDATE dbo.t SET amount = 2")
     rows = tracked.execute(
-        f"SELECT [__$update_mask], sys.fn_cdc_is_bit_set(3, [__$update_mask]) FROM cdc.dbo_t_CT ORDER BY {ORDER}"
+        "SELECT [__$update_mask], sys.fn_cdc_is_bit_set(3, [__$update_mask]) "
+        f"FROM cdc.dbo_t_CT ORDER BY {ORDER}"
     )
     assert rows == [(b"\x07", True), (b"\x04", True), (b"\x04", True)]
 

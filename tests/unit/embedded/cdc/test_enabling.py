@@ -110,7 +110,8 @@ def test_help_lists_every_documented_column_in_order(tracked):
 
 def test_help_describes_an_instance(server):
     server.execute(
-        "CREATE TABLE dbo.t ([order] int, [li]]ne] int, note xml, CONSTRAINT pk PRIMARY KEY ([li]]ne], [order]))"
+        "CREATE TABLE dbo.t ([order] int, [li]]ne] int, note xml, "
+        "CONSTRAINT pk PRIMARY KEY ([li]]ne], [order]))"
     )
     server.enable_cdc("dbo.t", capture_instance="mine", role_name="readers")
     (row,) = server.execute("EXEC sys.sp_cdc_help_change_data_capture N'dbo', N't'")
@@ -138,7 +139,8 @@ def test_help_lists_all_instances_or_those_of_one_table(tracked):
 
 def test_captured_columns_are_described_by_type(server):
     server.execute(
-        "CREATE TABLE dbo.t (id bigint PRIMARY KEY, a decimal(12, 3), b nvarchar(50), c varbinary(max), d datetime2(3),"
+        "CREATE TABLE dbo.t (id bigint PRIMARY KEY, a decimal(12, 3), b nvarchar(50), c varbinary(max),"
+        " d datetime2(3),"
         " e float, f datetime, g uniqueidentifier, h AS id + 1)"
     )
     server.enable_cdc("dbo.t")

@@ -175,7 +175,10 @@ def test_a_time_is_mapped_by_four_relations(tracked, relation, at, expected):
     assert found == (None if expected is None else known[expected])
 
 
-ALL = "SELECT id, [__$operation] FROM cdc.fn_cdc_get_all_changes_dbo_t(?, ?, ?) ORDER BY [__$start_lsn], [__$operation]"
+ALL = (
+    "SELECT id, [__$operation] FROM cdc.fn_cdc_get_all_changes_dbo_t(?, ?, ?) "
+    "ORDER BY [__$start_lsn], [__$operation]"
+)
 
 
 def test_all_changes_include_both_ends_and_before_images_on_request(tracked):
