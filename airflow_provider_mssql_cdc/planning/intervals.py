@@ -7,7 +7,6 @@ Both ends of an interval go the same way, so intervals that touch cover the log 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -120,41 +119,35 @@ def decide_interval(
     *,
     lower: Lsn | None,
     upper: Lsn | None,
-    lowest_entry: Lsn | None,
+    base_kept: bool,
 ) -> Extend | Repair | Leave:
     """What a run with this interval does at this position.
 
     :param lower: the last commit before the interval's start; None when the server knows none that early.
     :param upper: the last commit before its end; the same.
-    :param lowest_entry: the first commit whose time the server still knows.
+    :param base_kept: whether every change above coverage's base can still be read. A time that the server
+        knows no commit before then lies before all of them; otherwise commits may have been forgotten.
     :raises RetentionGap: the interval holds commits that the server has purged.
     """
     if upper is not None and upper > coverage.changes:
         return Extend(upper)
     if interval.is_empty:
         return Leave(EMPTY_INTERVAL, skipped=True)
-    known_from_base = lowest_entry is None or coverage.base.incremented() >= lowest_entry
-    if upper is None and not known_from_base:
-        raise _purged(interval, lowest_entry)
+    if upper is None and not base_kept:
+        raise _purged(interval)
     if upper is None or upper <= coverage.base:
         return Leave(f"the interval ends before the first change in bronze, above {coverage.base}")
-    if lower is None and not known_from_base:
-        raise _purged(interval, lowest_entry)
+    if lower is None and not base_kept:
+        raise _purged(interval)
     after = coverage.base if lower is None else max(lower, coverage.base)
     if after >= upper:
         return Leave("no commit of the database lies in the interval")
     return Repair(Window(after, upper))
 
 
-def _purged(interval: DataInterval, lowest_entry: Lsn | None) -> RetentionGap:
+def _purged(interval: DataInterval) -> RetentionGap:
     return RetentionGap(
-        f"the interval from {interval.start.isoformat()} to {interval.end.isoformat()} reaches below "
-        f"{lowest_entry}, the first commit whose time the server still knows: its changes have been purged "
-        "and cannot be read again. Bronze is left as it is, it still holds what was read then"
+        f"the interval from {interval.start.isoformat()} to {interval.end.isoformat()} reaches below the first "
+        "commit whose time the server still knows: its changes have been purged and cannot be read again. "
+        "Bronze is left as it is, it still holds what was read then"
     )
-
-
-def grid(at: datetime, *, steps: int) -> Sequence[datetime]:
-    """The quarter hours from ``steps`` before an instant to ``steps`` after it."""
-    base = grid_start(at)
-    return [base + GRID_STEP * number for number in range(-steps, steps + 1)]

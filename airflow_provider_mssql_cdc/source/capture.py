@@ -52,11 +52,6 @@ def commits_before(session: SourceSession, at: datetime) -> tuple[Lsn | None, Ls
     return Lsn.from_server(row["before_lsn"]), Lsn.from_server(row["passed_lsn"])
 
 
-def lowest_entry(session: SourceSession) -> Lsn | None:
-    """The first commit whose time the server still knows."""
-    return Lsn.from_server(session.value(changes.lowest_entry(), doing=_ASKING))
-
-
 def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
     """The first entry that lies past a snapshot's horizon: changes read up to it make the rebuilt state equal.
 

@@ -29,11 +29,6 @@ def window_commits(window: Window, *, limit: int, zone: ServerZone) -> Statement
     )
 
 
-def lowest_entry() -> Statement:
-    """The first entry of ``cdc.lsn_time_mapping``, as lsn; NULL when there is none."""
-    return Statement("SELECT CONVERT(varchar(22), MIN(m.start_lsn), 1) AS lsn FROM cdc.lsn_time_mapping AS m")
-
-
 def wall_clock(at: datetime, zone: str) -> Statement:
     """The server's local time at quarter hours around an instant: step (number), local_time (style 126).
 

@@ -1,0 +1,153 @@
+"""What a run of changes is asked for, what it returns, and what its steps share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.errors import NotReadyYet
+from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts, ChangesState
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.state import Coverage
+from airflow_provider_mssql_cdc.planning.intervals import DataInterval
+from airflow_provider_mssql_cdc.planning.windows import Reach
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+WINDOW_COMMITS = 100_000
+"""Commits of the database after which a window ends when nothing else is asked for."""
+
+QUIET_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesRequest:
+    """What a run of changes is asked for.
+
+    :param interval: the run's data interval; None in a run without one.
+    :param to_interval_end: read up to the interval's end, and repair one that has been read, instead of
+        reading up to what capture has reached.
+    :param start_now: where there is no coverage let it begin at what capture has reached.
+    :param max_commits: commits of the database per window, and so per Delta commit; None leaves it open.
+    :param accept_nulls: columns that bronze does not have are added, NULL in the rows so far.
+    :param quiet_seconds: a position is moved without rows when its commit time is this much older.
+    """
+
+    table: MssqlCdcTable
+    attempt: Attempt
+    interval: DataInterval | None = None
+    to_interval_end: bool = False
+    start_now: bool = False
+    max_commits: int | None = None
+    accept_nulls: bool = False
+    quiet_seconds: float = QUIET_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing was done and nothing is wrong: why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Capture has not passed this instant; ``reason`` tells how far it is."""
+
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesDone:
+    """What a run did.
+
+    :param event: ``changes`` or ``repair``.
+    :param after: where the position was, or the repaired window begins.
+    :param until: where it is now, or the repaired window ends.
+    :param windows: Delta commits.
+    :param until_ts: commit time of ``until`` (UTC), None where it is no mapped commit.
+    :param notes: what a person should know, one sentence each.
+    """
+
+    event: str
+    after: Lsn
+    until: Lsn
+    counts: ChangeCounts = ChangeCounts()
+    windows: int = 0
+    until_ts: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_xcom(self) -> dict[str, Any]:
+        """JSON types; times are ISO 8601 in UTC."""
+        return {
+            "event": self.event,
+            "after": self.after.text,
+            "until": self.until.text,
+            "until_ts": None if self.until_ts is None else self.until_ts.isoformat(),
+            "rows": self.counts.rows,
+            "deletes": self.counts.deletes,
+            "inserts": self.counts.inserts,
+            "updates": self.counts.updates,
+            "windows": self.windows,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(slots=True)
+class ChangesRun:
+    """One run: a request, one session, and the handle on bronze that is reloaded after each commit."""
+
+    request: ChangesRequest
+    session: SourceSession
+    source: ChangeSource
+    bronze: Bronze
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    notes: list[str] = field(default_factory=list)
+    judged: set[str] = field(default_factory=set)
+
+    @property
+    def table(self) -> MssqlCdcTable:
+        return self.request.table
+
+    @property
+    def coverage(self) -> Coverage:
+        coverage = self.bronze.state.coverage
+        if coverage is None:
+            raise NotReadyYet(f"{self.bronze.location} has no coverage any more; the next attempt looks again")
+        return coverage
+
+    @property
+    def position(self) -> Lsn:
+        return self.coverage.changes
+
+    @property
+    def state(self) -> ChangesState:
+        return read_changes_state(self.bronze.table)
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence for the outcome, and say it now."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+            log.warning("%s: %s", self.table.label, sentence)
+
+    def bridges(self) -> Sequence[Reach]:
+        """What the table's other capture instances can give; asked only when the configured one does not do."""
+        reaches = []
+        for sibling in self.source.siblings:
+            try:
+                reaches.append(self.source.reach(sibling))
+            except NotReadyYet:
+                continue
+        return reaches

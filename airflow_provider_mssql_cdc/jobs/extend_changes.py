@@ -1,0 +1,231 @@
+"""Read changes: skip, wait, repair, or extend the one position window by window."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.jobs.change_facts import (
+    write_change_facts,
+    write_missing_facts,
+    write_window_facts,
+)
+from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource, mark_of
+from airflow_provider_mssql_cdc.jobs.changes_run import (
+    WINDOW_COMMITS,
+    ChangesDone,
+    ChangesRequest,
+    ChangesRun,
+    Skipped,
+    Waiting,
+)
+from airflow_provider_mssql_cdc.jobs.gaps import refuse_foreign_position, refuse_gap
+from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, read_window
+from airflow_provider_mssql_cdc.jobs.repair_changes import repair_changes
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
+from airflow_provider_mssql_cdc.lake.change_files import change_actions, discard
+from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_changes import change_metadata
+from airflow_provider_mssql_cdc.lake.transactions import read_horizon
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, InstanceMark, Window
+from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.intervals import DataInterval, Extend, Leave, Repair, decide_interval
+from airflow_provider_mssql_cdc.planning.windows import Reading, choose_reading, moves_without_rows
+from airflow_provider_mssql_cdc.source.capture import capture_trouble, commits_before
+from airflow_provider_mssql_cdc.source.watermarks import commit_time
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+_LOST_AT_MOST = 20
+
+Outcome = Skipped | Waiting | ChangesDone
+
+
+def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]) -> Outcome:
+    """Do what a run of changes is asked for; every answer of the server comes from one session.
+
+    :raises RetentionGap: changes above the position, or of the interval, have been purged.
+    :raises SchemaDrift: the source table has changed in a way that needs a decision.
+    :raises ReplicaBehind: another server answers, which is not there yet.
+    :raises StateDamaged: the database is not the one that was read from any more.
+    """
+    location = TableLocation.bronze_of(request.table)
+    bronze = open_bronze(location)
+    if not request.start_now and (bronze is None or bronze.state.coverage is None):
+        return Skipped(
+            f"{request.table.label}: there is no snapshot in {location} that changes could lead on from. Run "
+            'mssql_cdc_bootstrap first, or start without rows that are there already: start="now"'
+        )
+    with connect() as session:
+        source = ChangeSource(session, request.table)
+        bronze = _ready(request, source, bronze)
+        run = ChangesRun(request, session, source, bronze)
+        refuse_foreign_position(run)
+        write_missing_facts(run)
+        if trouble := capture_trouble(session):
+            run.note(trouble)
+        return _act(run)
+
+
+def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None) -> Bronze:
+    """Bronze with coverage; begun at what capture has reached where there is none and the run may begin it."""
+    location = TableLocation.bronze_of(request.table)
+    if bronze is None:
+        columns = source.recorded(source.instance).lake_columns
+        bronze = open_or_create(location, source.identity, columns)
+    bronze.check_identity(source.identity)
+    if bronze.state.coverage is None:
+        start = source.reach().reached
+        begin_coverage(bronze, start, stamp=_stamp(source.session, start), run_id=request.attempt.run_id)
+        log.info("%s: changes begin at %s, without the rows that are there", request.table.label, start)
+    return bronze
+
+
+def _act(run: ChangesRun) -> Outcome:
+    interval = run.request.interval
+    if not run.request.to_interval_end or interval is None:
+        return extend_changes(run, run.source.reach().captured or run.source.reach().reached)
+    return _by_interval(run, interval)
+
+
+def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
+    upper, passed = commits_before(run.session, interval.end)
+    if passed is None:
+        reason = capture_trouble(run.session) or f"capture is at {run.source.reach().reached}"
+        return Waiting(interval.end, reason)
+    lower, _ = commits_before(run.session, interval.start)
+    base_kept = run.source.reach().keeps(run.coverage.base)
+    decision = decide_interval(run.coverage, interval, lower=lower, upper=upper, base_kept=base_kept)
+    if isinstance(decision, Extend):
+        return extend_changes(run, decision.until)
+    if isinstance(decision, Repair):
+        return repair_changes(run, decision.window)
+    return _left(run, decision)
+
+
+def _left(run: ChangesRun, decision: Leave) -> Outcome:
+    if decision.skipped:
+        return Skipped(f"{run.table.label}: {decision.reason}")
+    log.info("%s: %s; nothing to do", run.table.label, decision.reason)
+    return ChangesDone("repair", run.position, run.position, notes=(*run.notes, decision.reason))
+
+
+def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
+    """Extend coverage up to ``bound``, or as far as there is something to read, one commit per window.
+
+    Another run that extends the same table meanwhile makes a window lose; this one then goes on from there.
+    """
+    first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
+    while (reading := _next_reading(run, bound)) is not None:
+        try:
+            rows = _extend_once(run, Window(run.position, reading.until), reading.reach.instance)
+        except PositionMoved as exc:
+            lost += 1
+            if lost >= _LOST_AT_MOST:
+                raise
+            log.info("%s: %s", run.table.label, exc)
+            run.bronze.reload()
+            continue
+        if rows is None:
+            break
+        counts, windows = counts.plus(rows.counts), windows + 1
+    log.info(
+        "%s: changes from %s to %s: %d rows in %d commit(s)",
+        *(run.table.label, first, run.position, counts.rows, windows),
+    )
+    return ChangesDone(
+        event="changes",
+        after=first,
+        until=run.position,
+        counts=counts,
+        windows=windows,
+        until_ts=commit_time(run.session, run.position),
+        notes=tuple(run.notes),
+    )
+
+
+def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
+    """Who reads on from the position, seen now; None when there is nothing up to the bound.
+
+    :raises RetentionGap: nobody keeps what follows.
+    """
+    configured, position = run.source.reach(), run.position
+    others = () if configured.keeps(position) else run.bridges()
+    reading = choose_reading(position, configured, others=others, bound=bound)
+    if reading is None:
+        refuse_gap(run, configured, position=position)
+        raise AssertionError("unreachable: an instance that keeps the position leads on from it")
+    return reading if reading.until > position else None
+
+
+def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> WindowRows | None:
+    """Read one window and commit it; None when it was quiet and the position stays."""
+    before = run.state
+    batch = before.batch + 1
+    rows = read_window(
+        run,
+        window,
+        instance,
+        batch=batch,
+        limit=run.request.max_commits or WINDOW_COMMITS,
+        prefix=f"changes-{window.after}-{run.request.attempt.run}-{secrets.token_hex(4)}",
+    )
+    if not rows.files and _stays(run, rows, before.stamp):
+        return None
+    metadata = change_metadata(
+        rows.window, instance=instance.name, batch=batch, run_id=run.request.attempt.run_id
+    )
+    try:
+        commit_window(
+            run.bronze,
+            rows.window,
+            change_actions(run.bronze, rows.files),
+            batch=batch,
+            stamp=rows.until or _stamp(run.session, rows.window.until),
+            instance=mark_of(instance),
+            user_metadata=metadata,
+        )
+    except PositionMoved:
+        discard(run.bronze, rows.files)
+        raise
+    _record_switch(run, before.instance, instance, at=rows.window.after)
+    write_window_facts(run, rows, event="changes")
+    return rows
+
+
+def _stays(run: ChangesRun, rows: WindowRows, stamp: CommitStamp | None) -> bool:
+    snapshot = run.bronze.state.snapshot
+    return not moves_without_rows(
+        run.position,
+        rows.until or _stamp(run.session, rows.window.until),
+        stamp=stamp,
+        horizon=None if snapshot is None else read_horizon(run.bronze.table, snapshot),
+        quiet_seconds=run.request.quiet_seconds,
+    )
+
+
+def _stamp(session: SourceSession, lsn: Lsn) -> CommitStamp | None:
+    time = commit_time(session, lsn)
+    return None if time is None else CommitStamp(lsn, time)
+
+
+def _record_switch(run: ChangesRun, before: InstanceMark | None, now: CaptureInstance, *, at: Lsn) -> None:
+    if before is None or before == mark_of(now):
+        return
+    log.info("%s: changes above %s are read from capture instance %s", run.table.label, at, now.name)
+    row = FactsRow(
+        event="capture_instance_switched",
+        target=run.bronze.location.uri,
+        capture_instance=now.name,
+        min_lsn=at,
+        detail={"change_table": now.change_table_id, "made": now.create_date.isoformat()},
+    )
+    write_change_facts(run, row, identifier=facts_identifier(row.target, "capture_instance_switched", at))

@@ -1,0 +1,147 @@
+"""One window of one capture instance: its commits, its rows, staged, and the look back at the low watermark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_mssql_cdc.errors import PermissionDenied
+from airflow_provider_mssql_cdc.jobs.change_schema import agree_on_columns
+from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun
+from airflow_provider_mssql_cdc.jobs.gaps import refuse_gap
+from airflow_provider_mssql_cdc.lake.change_files import (
+    COMMITS_SCHEMA,
+    ChangeStamp,
+    change_schema,
+    discard,
+    stage_changes,
+)
+from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, Window
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.source.watermarks import zone_of
+from airflow_provider_mssql_cdc.tsql import changes
+from airflow_provider_mssql_cdc.tsql.cdc import change_rows
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """The rows of a window as files that nobody sees yet.
+
+    :param window: what was read; it may end earlier than asked for.
+    :param until: the commit at its end with its time; None where that is no mapped commit.
+    """
+
+    window: Window
+    instance: CaptureInstance
+    files: tuple[StagedFile, ...]
+    counts: ChangeCounts
+    until: CommitStamp | None
+    batch: int
+    read_seconds: float = 0.0
+    read_mb: float = 0.0
+
+
+@dataclass(slots=True)
+class _Meter:
+    """What passed through, and how long was waited for it."""
+
+    seconds: float = 0.0
+    read_bytes: int = 0
+    _since: float = field(default=0.0, repr=False)
+
+    def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while True:
+            since = time.monotonic()
+            batch = next(batches, None)
+            self.seconds += time.monotonic() - since
+            if batch is None:
+                return
+            self.read_bytes += batch.nbytes
+            yield batch
+
+
+def read_window(
+    run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int, limit: int | None, prefix: str
+) -> WindowRows:
+    """Read and stage the changes of a window, cut after ``limit`` commits; then see that none was purged.
+
+    Bound, rows and the low watermark after them are answers of one session. Cleanup raises the low
+    watermark before it deletes: what was there before and after the read was there all the time.
+
+    :raises RetentionGap: cleanup has overtaken the read; nothing of it is kept.
+    """
+    columns = agree_on_columns(run, instance)
+    commits = _commits(run, window, limit)
+    if limit is not None and commits.num_rows >= limit:
+        window = Window(window.after, Lsn.parse(commits.column("lsn")[-1].as_py()))
+    stamp, meter = ChangeStamp(instance.name, commits, batch), _Meter()
+    statement = change_rows(
+        instance.name,
+        columns.columns,
+        after=window.after,
+        until=window.until,
+        has_command_id=columns.has_command_id,
+    )
+    rows = run.session.read(
+        statement, change_schema(columns.lake_columns), table=f"changes of {instance.name}"
+    )
+    files = stage_changes(run.bronze, prefix=prefix, stamp=stamp, batches=meter.watched(rows))
+    try:
+        refuse_gap(run, run.source.still_there(instance), position=window.after)
+    except BaseException:
+        discard(run.bronze, files)
+        raise
+    return WindowRows(
+        window=window,
+        instance=instance,
+        files=files,
+        counts=stamp.counts,
+        until=_last(commits, window),
+        batch=batch,
+        read_seconds=meter.seconds,
+        read_mb=meter.read_bytes / MEGABYTE,
+    )
+
+
+def _commits(run: ChangesRun, window: Window, limit: int | None) -> pa.Table:
+    """The commits of a window in order, at most ``limit``; none where this login may not read them."""
+    statement = changes.window_commits(window, limit=limit or 2**31 - 1, zone=zone_of(run.session))
+    try:
+        batches = list(run.session.read(statement, COMMITS_SCHEMA, table="cdc.lsn_time_mapping"))
+    except PermissionDenied as exc:
+        run.note(f"commit times stay NULL and the window is not cut: {exc}")
+        batches = []
+    return pa.Table.from_batches(batches, COMMITS_SCHEMA)
+
+
+def _last(commits: pa.Table, window: Window) -> CommitStamp | None:
+    if not commits.num_rows:
+        return None
+    row: dict[str, Any] = commits.slice(commits.num_rows - 1).to_pylist()[0]
+    found = CommitStamp(Lsn.parse(row["lsn"]), utc(row["utc_time"]))
+    return found if found.lsn == window.until else None
+
+
+def utc(naive: datetime) -> datetime:
+    return naive.replace(tzinfo=UTC)
+
+
+def merged(one: WindowRows, other: WindowRows) -> WindowRows:
+    """Two windows that touch, as one."""
+    return replace(
+        other,
+        window=Window(one.window.after, other.window.until),
+        files=one.files + other.files,
+        counts=one.counts.plus(other.counts),
+        read_seconds=one.read_seconds + other.read_seconds,
+        read_mb=one.read_mb + other.read_mb,
+    )
