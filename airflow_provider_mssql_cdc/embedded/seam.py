@@ -114,9 +114,9 @@ class SqlError(Exception):
 class DropConnection(Exception):
     """A fault that was asked for: the protocol closes the socket at once, without an answer.
 
-    The rows before it arrive; the break is inside the last of them, as it nearly always is on a real
-    network. ``between_rows`` breaks off after a whole row, which msodbcsql takes for the end of the result
-    when the rows do not fill its block of 64: the client sees fewer rows, and no error.
+    The rows before it arrive (unless a column is of a (max) type); the break is inside the last of them, as
+    it nearly always is on a real network. ``between_rows`` breaks off after a whole row, which msodbcsql's
+    block fetch, and with it mssql-python, takes for the end of the result: fewer rows, and no error.
     """
 
     def __init__(self, *, between_rows: bool = False) -> None:

@@ -33,6 +33,7 @@ class Answer:
     def __init__(self, writer: MessageWriter, interrupted: Callable[[], bool]) -> None:
         self._writer, self._interrupted = writer, interrupted
         self._held: tuple[int, int | None, int] | None = None
+        self._large = False
 
     def write(self, data: bytes) -> None:
         """Add a token that is not a result."""
@@ -75,9 +76,15 @@ class Answer:
         self._writer.write(tokens.done(tokens.DONE, tokens.ERROR_BIT | tokens.MORE))
         self._writer.write(tokens.done(tokens.DONE, tokens.ATTENTION_BIT))
 
+    def break_off(self, *, between_rows: bool) -> None:
+        """Send the rows that wait, without an end, before the connection is dropped."""
+        if not self._large:
+            self._writer.break_off(whole=between_rows)
+
     def _result_set(self, result: ResultSet, kind: int) -> None:
         self.write(tokens.column_metadata(result.columns))
-        limit = HELD_BYTES if any(is_large(column.type) for column in result.columns) else SEND_BYTES
+        self._large = any(is_large(column.type) for column in result.columns)
+        limit = HELD_BYTES if self._large else SEND_BYTES
         rows = 0
         for count, data in encode_batches(result.columns, result.batches):
             self._check()

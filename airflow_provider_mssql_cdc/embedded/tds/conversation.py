@@ -71,7 +71,7 @@ class Conversation:
                     answer.write(tokens.environment_bytes(tokens.RESET_ACKNOWLEDGED))
                 handler(message.body, answer)
         except DropConnection as drop:
-            self._writer.break_off(whole=drop.between_rows)
+            answer.break_off(between_rows=drop.between_rows)
             raise
         except Interrupted:
             pass

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from airflow_provider_mssql_cdc.embedded.seam import (
+    MAX,
     DropConnection,
     ResultSet,
     Row,
@@ -22,7 +23,12 @@ Connect = Callable[..., Any]
 COLUMNS = [("id", SqlType("int")), ("name", SqlType("nvarchar", 100))]
 
 
-def failing(error: Exception, batches: int) -> Callable[[], ResultSet]:
+LARGE = [("id", SqlType("int")), ("name", SqlType("nvarchar", MAX))]
+
+
+def failing(
+    error: Exception, batches: int, columns: Sequence[tuple[str, SqlType]] = COLUMNS
+) -> Callable[[], ResultSet]:
     """A result that breaks after some batches of a thousand rows."""
 
     def rows() -> Iterator[list[Row]]:
@@ -31,7 +37,7 @@ def failing(error: Exception, batches: int) -> Callable[[], ResultSet]:
         raise error
 
     def result() -> ResultSet:
-        made = rows_of(COLUMNS)
+        made = rows_of(columns)
         made.batches = rows()
         return made
 
@@ -132,6 +138,21 @@ def test_a_drop_between_rows_raises_in_pymssql(engine: ScriptedEngine, clients: 
     engine.on("SELECT rows", failing(DropConnection(between_rows=True), 3))
     with pytest.raises(Exception, match="DBPROCESS is dead|closed|EOF|connection"):
         fetch(clients.pymssql(), "SELECT rows")
+
+
+@pytest.mark.parametrize("between_rows", [False, True])
+@pytest.mark.parametrize("batches", [0, 1, 30])
+def test_a_drop_among_large_values_raises_in_both(
+    batches: int, between_rows: bool, engine: ScriptedEngine, clients: Clients
+) -> None:
+    engine.on("SELECT rows", failing(DropConnection(between_rows=between_rows), batches, LARGE))
+    with pytest.raises(Exception, match="DBPROCESS is dead|closed|EOF|connection"):
+        fetch(clients.pymssql(), "SELECT rows")
+    cursor = clients.mssql_python().cursor()
+    with pytest.raises(Exception, match="Communication link failure"):  # noqa: PT012 - either may be the one
+        cursor.execute("SELECT rows")
+        for _ in cursor.arrow_reader(512):
+            pass
 
 
 def test_rows_before_a_drop_do_arrive(engine: ScriptedEngine, clients: Clients) -> None:
