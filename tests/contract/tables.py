@@ -1,0 +1,62 @@
+"""A table of the contract's database, made, described and dropped."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
+from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.tsql import catalog
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified
+from tests.contract.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A table and its columns as the catalog describes them."""
+
+    table: SourceTable
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+@contextmanager
+def made(target: Target, session: SourceSession, definition: str, *inserts: str) -> Iterator[Made]:
+    """``CREATE TABLE dbo.<new name> (<definition>)``, then the inserts with ``{t}`` for its name."""
+    name = f"t_{secrets.token_hex(5)}"
+    quoted = qualified("dbo", name)
+    target.run(f"CREATE TABLE {quoted} ({definition})", *(insert.format(t=quoted) for insert in inserts))
+    try:
+        yield described(session, "dbo", name)
+    finally:
+        target.run(f"DROP TABLE {quoted}")
+
+
+def described(session: SourceSession, schema: str, name: str) -> Made:
+    """What the product's own catalog queries say of a table."""
+    row = session.rows(catalog.table_by_name(schema, name))[0]
+    database = session.rows(catalog.database_facts())[0]["database_name"]
+    table = SourceTable(database, row["schema_name"], row["table_name"], int(row["object_id"]))
+    columns = tuple(
+        Column(
+            name=found["column_name"],
+            column_id=int(found["column_id"]),
+            sql_type=SqlType.from_catalog(
+                found["type_name"],
+                int(found["max_length"]),
+                precision=int(found["precision"]),
+                scale=int(found["scale"]),
+                collation=found["collation_name"],
+            ),
+            nullable=bool(found["is_nullable"]),
+            computed=bool(found["is_computed"]),
+        )
+        for found in session.rows(catalog.table_columns(table.object_id))
+    )
+    return Made(table, columns)
