@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +18,9 @@ from typing import Any, Literal
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 Action = Literal["drop", "fail", "stall", "run", "truncate"]
+
+LOG_LENGTH = 100_000
+"""How many statements the log holds; older ones are forgotten."""
 
 _CONTROL = re.compile(r"\s*(exec(ute)?\s+)?\[?embedded\]?\s*\.", re.IGNORECASE)
 
@@ -71,7 +75,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
-        self._log: list[Statement] = []
+        self._log: deque[Statement] = deque(maxlen=LOG_LENGTH)
         self._login_errors: list[SqlError] = []
 
     def drop(

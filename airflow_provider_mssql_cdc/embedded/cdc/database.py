@@ -8,7 +8,7 @@ from dataclasses import replace
 from airflow_provider_mssql_cdc.embedded.cdc import schema, stage, tracking, watermarks
 from airflow_provider_mssql_cdc.embedded.cdc.errors import cdc_error
 from airflow_provider_mssql_cdc.embedded.cdc.instances import EXTRA, CaptureInstance, CdcState, state_of
-from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Principal, Table
+from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Grant, Principal, Table
 from airflow_provider_mssql_cdc.embedded.engine.ddl import create_system_table, drop_table
 from airflow_provider_mssql_cdc.embedded.engine.transactions import WriteTransaction
 
@@ -31,6 +31,7 @@ def enable_database(write: WriteTransaction) -> None:
     for name, (columns, key) in schema.METADATA.items():
         _create(write, name, columns, key)
     write.connection.execute(stage.CREATE_PENDING)
+    _let_all_read_times(write)
 
 
 def disable_database(write: WriteTransaction) -> None:
@@ -94,6 +95,14 @@ def _create(write: WriteTransaction, name: str, columns: schema.Columns, key: Se
     return create_system_table(
         write, "cdc", name, [Column(n, t, nullable=nullable) for n, t, nullable in columns], primary_key=key
     )
+
+
+def _let_all_read_times(write: WriteTransaction) -> None:
+    """Times are open to every user of the database; all else of schema cdc needs a grant or a procedure."""
+    catalog = write.edit_catalog()
+    times = catalog.require(("cdc", "lsn_time_mapping"))
+    catalog.grants.append(Grant(catalog.fold("public"), "GRANT", "SELECT", times.object_id))
+    write.save_catalog(catalog)
 
 
 def _add_role(catalog: Catalog, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.cdc import access, answers, watermarks
@@ -53,6 +54,10 @@ def register_procedures(engine: Engine, cdc: ChangeDataCapture) -> None:
         "sp_cdc_get_captured_columns": (_captured_columns, ("capture_instance",)),
         "sp_cdc_get_ddl_history": (_ddl_history, ("capture_instance",)),
         "sp_cdc_help_jobs": (_help_jobs, ()),
+        "sp_cdc_change_job": (
+            _change_job,
+            ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold"),
+        ),
         "sp_cdc_start_job": (_start_job, ("job_type",)),
         "sp_cdc_stop_job": (_stop_job, ("job_type",)),
         "sp_cdc_scan": (_scan, ("maxtrans",)),
@@ -217,6 +222,15 @@ def _help_jobs(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -
         5000,
     )
     return [result_set(answers.JOBS, [capture, cleanup])]
+
+
+def _change_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
+    """Only the cleanup job's retention (minutes) means something here."""
+    access.require_owner(session)
+    retention = _value(arguments, "retention")
+    if _value(arguments, "job_type", "capture") == "cleanup" and retention is not None:
+        cdc.retention = timedelta(minutes=retention)
+    return None
 
 
 def _start_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:

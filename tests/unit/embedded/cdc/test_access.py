@@ -71,6 +71,13 @@ def test_tracked_tables_tell_a_login_that_there_is_something_to_see(gated):
         assert session.rows("SELECT is_tracked_by_cdc FROM sys.tables WHERE name = 't'") == [(True,)]
 
 
+def test_commit_times_are_open_to_every_user_and_the_other_tables_of_schema_cdc_are_not(gated):
+    gated.add_login("nobody")
+    with gated.session("nobody") as session:
+        assert len(session.rows("SELECT start_lsn, tran_end_time FROM cdc.lsn_time_mapping")) == 1
+        assert denied(session, "SELECT * FROM cdc.change_tables") == 229
+
+
 def test_two_instances_one_of_them_out_of_reach(gated):
     gated.enable_cdc("dbo.t", capture_instance="audit", role_name="auditors")
     gated.add_login("reader", roles=["cdc_reader"], grants=["SELECT ON dbo.t"])

@@ -237,3 +237,8 @@ def test_jobs_are_listed_with_the_retention_in_minutes(tracked):
     jobs = {row[1]: row for row in tracked.execute("EXEC sys.sp_cdc_help_jobs")}
     assert jobs["cleanup"][7] == 4320
     assert jobs["capture"][6] == 5
+
+
+def test_the_retention_of_the_cleanup_job_is_changed(tracked):
+    tracked.execute("EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = 60")
+    assert [row[7] for row in tracked.execute("EXEC sys.sp_cdc_help_jobs")] == [None, 60]
