@@ -57,7 +57,8 @@ BROKEN = Rule(
         20002, 20003, 20004, 20006, 20009, 20017, 20019, 20020, 20047, 64, 121, 233, 258, 10053, 10054, 10060
     ),
     ("08", "HYT"),
-    r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead",
+    # "Unknown DDBC error": a fetch of a large value that mssql-python's query timeout ended
+    r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead|unknown DDBC error",
 )
 
 # The first rule that matches is taken: numbers of all rules first, then texts, then SQLSTATEs.

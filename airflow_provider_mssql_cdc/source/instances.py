@@ -50,10 +50,11 @@ def refreshed(session: SourceSession, instance: CaptureInstance) -> CaptureInsta
     found = visible_instances(session, (instance.source_schema, instance.source_table))
     same = [other for other in found if other.identity == instance.identity]
     if not same:
+        where = f"{instance.source_schema}.{instance.source_table}"
         raise SourceObjectMissing(
-            f"capture instance {instance.name} of {instance.source_schema}.{instance.source_table} is "
-            "not the one that this run began with: CDC was disabled on the table, or enabled anew, or this "
-            "login may not see it any more. Changes between the two are not recorded anywhere: start a new run"
+            f"capture instance {instance.name} of {where} is not the one that this run began with: CDC was "
+            "disabled on the table, or enabled anew, or this login may not see it any more. Changes between "
+            "the two are not recorded anywhere: start a new run"
         )
     return same[0]
 

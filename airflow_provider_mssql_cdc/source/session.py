@@ -214,6 +214,8 @@ class SourceSession:
             before = sockets.open_sockets()
             connection = self._driver.open(self.settings)
             self._socket = sockets.opened_since(before, port=self.settings.port)
+        if seconds := self._patience(self.settings.query_timeout_seconds):
+            self._socket.limit_silence(seconds)
         return connection
 
     def _set_up(self) -> None:

@@ -12,6 +12,8 @@ import contextlib
 import os
 import socket
 import stat
+import struct
+import sys
 import threading
 from pathlib import Path
 
@@ -29,6 +31,17 @@ class DriverSocket:
     @property
     def is_known(self) -> bool:
         return self._socket is not None
+
+    def limit_silence(self, seconds: float) -> None:
+        """Let the kernel end a wait for the server, for a driver that blocks in ``recv``.
+
+        mssql-python holds Python's lock while it waits for the rest of a large value: no thread of this
+        process could end that wait.
+        """
+        if self._socket is not None and sys.platform != "win32":
+            timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
     def shut_down(self) -> None:
         """End the connection under the driver; does not wait."""

@@ -85,7 +85,7 @@ def exact_text(sql_type: SqlType, expression: str) -> str:
     1 prints ``0x`` and hex digits (learn.microsoft.com, CAST and CONVERT).
     """
     if sql_type.name in CHAR_TYPES:
-        return f"CAST({expression} AS {_unicode_type(sql_type)})"
+        return f"CAST({expression} AS {unicode_type(sql_type)})"
     if sql_type.name in BINARY_TYPES:
         digits = 2 + 2 * sql_type.max_length
         return f"CONVERT(varchar({digits if digits <= _MAX_VARCHAR else 'max'}), {expression}, 1)"
@@ -157,6 +157,7 @@ def _plain_text(value: str, name: str) -> BoundText:
     return BoundText(f"({' + '.join(texts)})", parameters)
 
 
-def _unicode_type(sql_type: SqlType) -> str:
+def unicode_type(sql_type: SqlType) -> str:
+    """The nvarchar that holds every value of a char type."""
     characters = sql_type.max_length // 2 if sql_type.name in {"nchar", "nvarchar"} else sql_type.max_length
-    return f"nvarchar({characters if characters <= _MAX_NVARCHAR else 'max'})"
+    return f"nvarchar({characters if 0 < characters <= _MAX_NVARCHAR else 'max'})"

@@ -23,7 +23,7 @@ def odbc(sqlstate: str, number: int, text: str) -> Exception:
 
 def db_lib(number: int, text: str, *, own: str = "") -> Exception:
     """An exception of pymssql: a number and a text with db-lib's own words after it."""
-    general = "DB-Lib error message 20018, severity 16:\nGeneral SQL Server error: Check messages from the SQL Server\n"
+    general = "DB-Lib error message 20018, severity 16:\nGeneral SQL Server error: Check messages\n"
     return pymssql.OperationalError((number, f"{text}{own or general}".encode()))
 
 
@@ -125,8 +125,7 @@ def test_without_a_number_the_sqlstate_decides(sqlstate: str, expected: type[err
         ),
         ("Encryption not supported on SQL Server.", errors.ConfigurationError),
         (
-            "An insufficient number of arguments were supplied for the procedure or function "
-            "cdc.fn_cdc_get_all_changes_ ... .",
+            "An insufficient number of arguments were supplied for cdc.fn_cdc_get_all_changes_ ... .",
             errors.RetentionGap,
         ),
     ],
