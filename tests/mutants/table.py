@@ -27,6 +27,10 @@ class Mutant:
 COMMIT = "tests/unit/lake/test_commit.py"
 STAGED = "tests/unit/lake/test_staged_files.py"
 TILES = "tests/properties/test_key_ranges.py::test_every_row_is_in_exactly_one_piece_of_exactly_one_range"
+BOUNDS = "tests/contract/test_portable_keys.py::test_a_bound_finds_the_row_that_it_was_rendered_from"
+SEEKS = (
+    "tests/scenarios/test_ranges_seek.py::test_every_row_is_read_once_and_no_range_visits_anothers_rows"
+)
 RACES = f"{COMMIT}::test_of_two_completes_the_second_to_commit_gives_way_or_is_the_newer_resnapshot"
 DAMAGED = f"{STAGED}::test_a_file_that_is_not_what_was_staged_is_named_and_nothing_is_committed"
 ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
@@ -134,6 +138,34 @@ MUTANTS: tuple[Mutant, ...] = (
         """if not _may_be_equal(lower, upper, shared):""",
         """if True:""",
         TILES,
+    ),
+    Mutant(
+        "P4 a bound has the column's declared type",
+        f"{PACKAGE}/tsql/bounds.py",
+        """return BoundText(f"CAST({marker.text} AS {sql_type.declaration})", marker.parameters)""",
+        """return marker""",
+        "tests/unit/tsql/test_golden.py::test_a_statement_is_the_one_that_was_reviewed",
+    ),
+    Mutant(
+        "P4 a bound of a char column is of its type",
+        f"{PACKAGE}/tsql/bounds.py",
+        """return BoundText(f"CAST({text.text}{collate} AS {sql_type.declaration})", text.parameters)""",
+        """return text""",
+        SEEKS,
+    ),
+    Mutant(
+        "P4 a bound of a binary column is binary",
+        f"{PACKAGE}/tsql/bounds.py",
+        """return BoundText(f"CONVERT({sql_type.declaration}, {marker.text}, 1)", marker.parameters)""",
+        """return BoundText(f"CAST({marker.text} AS {sql_type.declaration})", marker.parameters)""",
+        BOUNDS,
+    ),
+    Mutant(
+        "P4 a bound of a char column has its collation",
+        f"{PACKAGE}/tsql/bounds.py",
+        """collate = f" COLLATE {sql_type.collation}" if sql_type.collation else \"\"""",
+        """collate = \"\"""",
+        SEEKS,
     ),
     Mutant(
         "state: the commit is made with the handle that was decided on",

@@ -9,81 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.embedded.replica import Replica
 from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, ReplicaBehind, RetentionGap
-from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
-from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
-from airflow_provider_mssql_cdc.jobs.read_range import read_range
-from airflow_provider_mssql_cdc.model.attempt import Attempt
-from airflow_provider_mssql_cdc.model.plan import PlannedRange
-from airflow_provider_mssql_cdc.model.staged import StagedRange
-from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from tests.support.delta_rows import delta_rows
+from tests.support.load import Load
 from tests.support.rebuild import Row, rebuild
 
 ROWS = 400
 MEASURES = r"MAX\("
 READS_ROWS = r"\[name\](?s:.*)FROM \[dbo\]\.\[orders\]"
-
-
-class Load:
-    """One Airflow run's three jobs on ``dbo.orders``, called one by one."""
-
-    def __init__(self, server: EmbeddedSqlServer, folder: Path, *, run_id: str = "manual__1") -> None:
-        self.server = server
-        self.table = MssqlCdcTable("erp", "dbo_orders", str(folder / "bronze"), str(folder / "facts"))
-        self.run_id = run_id
-
-    def connect(self, listener: EmbeddedSqlServer | Replica | None = None) -> SourceSession:
-        port = (listener or self.server).port
-        return SourceSession(
-            ConnectionSettings(
-                "erp",
-                "127.0.0.1",
-                port=port,
-                database=self.server.database,
-                login="sa",
-                password=self.server.password_of("sa"),
-                encryption="off",
-            )
-        )
-
-    def attempt(self, task: str) -> Attempt:
-        return Attempt("load", self.run_id, task)
-
-    def plan(self, *, resnapshot: bool = False, wait_seconds: float = 0) -> list[PlannedRange]:
-        request = PlanRequest(
-            self.table,
-            self.attempt("plan"),
-            max_ranges=4,
-            rows_per_range=100,
-            resnapshot=resnapshot,
-            wait_seconds=wait_seconds,
-        )
-        return plan_snapshot(request, connect=self.connect)
-
-    def read(
-        self, planned: PlannedRange, *, listener: EmbeddedSqlServer | Replica | None = None
-    ) -> StagedRange:
-        return read_range(
-            self.table, planned, attempt=self.attempt("read"), connect=lambda: self.connect(listener)
-        )
-
-    def complete(self, outcomes: list[StagedRange]) -> CompletedSnapshot:
-        return complete_snapshot(
-            self.table, outcomes, attempt=self.attempt("complete"), connect=self.connect
-        )
-
-    def all(self) -> CompletedSnapshot:
-        return self.complete([self.read(planned) for planned in self.plan()])
-
-    def bronze_version(self) -> int:
-        return DeltaTable(self.table.bronze).version()
 
 
 @pytest.fixture
@@ -98,7 +34,7 @@ def server() -> Iterator[EmbeddedSqlServer]:
 
 @pytest.fixture
 def load(server: EmbeddedSqlServer, tmp_path: Path) -> Load:
-    return Load(server, tmp_path)
+    return Load(server, tmp_path, instance="dbo_orders")
 
 
 def changes(server: EmbeddedSqlServer) -> list[Row]:
@@ -141,7 +77,9 @@ def test_rows_that_change_while_they_are_read_end_as_the_source_has_them(load: L
     moves = iter(range(1000, 2000))
 
     def disturb() -> None:
-        server.execute(f"UPDATE dbo.orders SET id = {next(moves)} WHERE id = (SELECT MIN(id) FROM dbo.orders)")
+        server.execute(
+            f"UPDATE dbo.orders SET id = {next(moves)} WHERE id = (SELECT MIN(id) FROM dbo.orders)"
+        )
         server.execute("UPDATE dbo.orders SET id = -id WHERE id = (SELECT MAX(id) FROM dbo.orders)")
         server.execute("UPDATE dbo.orders SET name = name + '!' WHERE id % 7 = 0")
         server.execute("DELETE FROM dbo.orders WHERE id % 50 = 13")
@@ -203,7 +141,7 @@ def test_a_new_instance_is_loaded_before_capture_has_reached_it(load: Load) -> N
 def test_a_resnapshot_is_above_every_snapshot_in_bronze(load: Load, tmp_path: Path) -> None:
     load.server.execute("UPDATE dbo.orders SET name = 'before' WHERE id = 1")
     first = load.all()
-    again = Load(load.server, tmp_path, run_id="manual__2")
+    again = Load(load.server, tmp_path, instance="dbo_orders", run_id="manual__2")
     with pytest.raises(NotReadyYet, match="needs a later LSN"):
         again.plan(resnapshot=True)
     load.server.execute("UPDATE dbo.orders SET name = 'after' WHERE id = 1")

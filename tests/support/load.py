@@ -16,16 +16,22 @@ from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.model.plan import PlannedRange
 from airflow_provider_mssql_cdc.model.staged import StagedRange
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.source.settings import ConnectionSettings, DriverName
 
 
 class Load:
     """One Airflow run's three jobs on one table, called one by one."""
 
     def __init__(
-        self, server: EmbeddedSqlServer, folder: Path, *, instance: str, run_id: str = "manual__1"
+        self,
+        server: EmbeddedSqlServer,
+        folder: Path,
+        *,
+        instance: str,
+        run_id: str = "manual__1",
+        driver: DriverName | None = None,
     ) -> None:
-        self.server = server
+        self.server, self.driver = server, driver
         self.table = MssqlCdcTable("erp", instance, str(folder / "bronze"), str(folder / "facts"))
         self.run_id = run_id
 
@@ -40,6 +46,7 @@ class Load:
                 login="sa",
                 password=self.server.password_of("sa"),
                 encryption="off",
+                driver=self.driver,
             )
         )
 
