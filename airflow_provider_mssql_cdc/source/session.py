@@ -120,11 +120,14 @@ class SourceSession:
     def transaction(self) -> Iterator[None]:
         """One view of the data over several statements, under SNAPSHOT; under READ COMMITTED there is none.
 
-        SNAPSHOT sees what was committed before the transaction's first read.
+        SNAPSHOT sees what was committed before the transaction's first read, so whatever has to be older
+        than the data, ``now()`` for one, is asked before. Everything outside is READ COMMITTED: where
+        SNAPSHOT is not allowed, preflight can still say so.
         """
         if self.isolation != "snapshot":
             yield
             return
+        self.execute(statements.SET_SNAPSHOT, doing="asking for snapshot isolation")
         self.execute(statements.BEGIN, doing="beginning a transaction")
         try:
             yield
@@ -134,6 +137,7 @@ class SourceSession:
                     self.execute(statements.ROLLBACK, doing="rolling back")
             raise
         self.execute(statements.COMMIT, doing="ending a transaction")
+        self.execute(statements.SET_READ_COMMITTED, doing="going back to read committed")
 
     def read(
         self,
@@ -233,8 +237,6 @@ class SourceSession:
             )
         seconds = self.settings.lock_timeout_seconds
         self.execute(statements.set_lock_timeout(seconds * 1000 if seconds else -1))
-        if self.isolation == "snapshot":
-            self.execute(statements.SET_SNAPSHOT)
 
     def _call(self, job: Callable[[], T], *, doing: str, patience: int | None = None) -> T:
         seconds = self.settings.query_timeout_seconds if patience is None else patience
