@@ -27,7 +27,11 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "operators": [_modules("operators.plan", "operators.snapshot", "operators.complete")],
+        "operators": [
+            _modules("operators.plan", "operators.snapshot", "operators.complete", "operators.changes")
+        ],
+        "sensors": [_modules("sensors.capture")],
+        "triggers": [_modules("triggers.capture")],
         "hooks": [_modules("hooks.mssql_cdc")],
     }
 

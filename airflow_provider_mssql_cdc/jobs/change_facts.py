@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:
-    """Write a row, signed by who writes it and with what is the same in all of them; False when it was there."""
+    """Write a row, signed by who writes it and with what is the same in all of them; False when it was "
+    "there."""
     attempt, identity = run.request.attempt, run.bronze.identity
     elapsed = datetime.now(UTC) - run.started_at
     signed = replace(
@@ -37,7 +38,9 @@ def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bo
     return write_facts(TableLocation.facts_of(run.table), signed, identifier=identifier)
 
 
-def write_window_facts(run: ChangesRun, rows: WindowRows, *, event: Event, replaced: int | None = None) -> None:
+def write_window_facts(
+    run: ChangesRun, rows: WindowRows, *, event: Event, replaced: int | None = None
+) -> None:
     """The row of one commit of changes."""
     retention = retention_status(run.session, run.source.instance, position=run.position)
     ends = {lsn: commit_time(run.session, lsn) for lsn in (rows.counts.min_lsn, rows.counts.max_lsn) if lsn}

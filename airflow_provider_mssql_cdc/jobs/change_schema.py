@@ -1,4 +1,5 @@
-"""The columns that an instance records and bronze's: agreed on once per instance and run, and put on record."""
+"""The columns that an instance records and bronze's: agreed on once per instance and run, and put on "
+"record."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColu
     )
     if decision.uncaptured:
         run.note(
-            f"column(s) {', '.join(decision.uncaptured)} of the source table are not recorded by capture instance "
-            f"{instance.name}, so bronze does not have them; a second capture instance would record them"
+            f"column(s) {', '.join(decision.uncaptured)} of the source table are not recorded by capture "
+            f"instance {instance.name}, so bronze does not have them; a second capture instance would record "
+            "them"
         )
     _record(run, instance, decision)
     if decision.add:

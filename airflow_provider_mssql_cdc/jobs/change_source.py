@@ -1,4 +1,5 @@
-"""The source of changes on one session: the configured capture instance, its siblings, and what each records."""
+"""The source of changes on one session: the configured capture instance, its siblings, and what each "
+"records."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class RecordedColumns:
 
 
 class ChangeSource:
-    """One table's changes as one session sees them; made once per run, so that every answer is of one server."""
+    """One table's changes as one session sees them; made once per run, so that every answer is of one "
+    "server."""
 
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table

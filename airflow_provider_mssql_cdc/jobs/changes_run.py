@@ -84,7 +84,7 @@ class ChangesDone:
     event: str
     after: Lsn
     until: Lsn
-    counts: ChangeCounts = ChangeCounts()
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
     windows: int = 0
     until_ts: datetime | None = None
     notes: tuple[str, ...] = ()
@@ -125,7 +125,9 @@ class ChangesRun:
     def coverage(self) -> Coverage:
         coverage = self.bronze.state.coverage
         if coverage is None:
-            raise NotReadyYet(f"{self.bronze.location} has no coverage any more; the next attempt looks again")
+            raise NotReadyYet(
+                f"{self.bronze.location} has no coverage any more; the next attempt looks again"
+            )
         return coverage
 
     @property
@@ -143,7 +145,8 @@ class ChangesRun:
             log.warning("%s: %s", self.table.label, sentence)
 
     def bridges(self) -> Sequence[Reach]:
-        """What the table's other capture instances can give; asked only when the configured one does not do."""
+        """What the table's other capture instances can give; asked only when the configured one does not "
+        "do."""
         reaches = []
         for sibling in self.source.siblings:
             try:

@@ -1,4 +1,5 @@
-"""Is the position still good? A gap is proven, recorded and refused; a position of another server is refused."""
+"""Is the position still good? A gap is proven, recorded and refused; a position of another server is "
+"refused."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ def refuse_gap(run: ChangesRun, reach: Reach, *, position: Lsn) -> None:
         return
     if position != run.position:
         raise RetentionGap(
-            f"{run.table.label}: changes above {position} were purged while they were read again (the lowest one "
-            f"kept is at {reach.low}). Bronze is left as it is, it still holds what was read then"
+            f"{run.table.label}: changes above {position} were purged while they were read again (the lowest "
+            f"one kept is at {reach.low}). Bronze is left as it is, it still holds what was read then"
         )
     _record_gap(run, reach, position)
     raise RetentionGap(
-        f"{run.table.label}: changes above {position} have been purged, or were never recorded: the lowest one "
-        f"that capture instance {reach.instance.name} keeps is at {reach.low}. Changes between the two are lost "
-        f"to bronze, so its position stays where it is. The way back is a new snapshot, {REMEDY}; changes go on "
-        "from it. If runs are further apart than retention, raise it: sys.sp_cdc_change_job @job_type = "
-        "'cleanup', @retention = minutes"
+        f"{run.table.label}: changes above {position} have been purged, or were never recorded: the lowest "
+        f"one that capture instance {reach.instance.name} keeps is at {reach.low}. Changes between the two "
+        f"are lost to bronze, so its position stays where it is. The way back is a new snapshot, {REMEDY}; "
+        "changes go on from it. If runs are further apart than retention, raise it: sys.sp_cdc_change_job "
+        "@job_type = 'cleanup', @retention = minutes"
     )
 
 
@@ -78,27 +79,30 @@ def refuse_foreign_position(run: ChangesRun) -> None:
     if position > reached:
         if is_read_only(run.session):
             raise ReplicaBehind(
-                f"{run.table.label}: the replica that answers is at {reached}, behind the position {position} "
-                "that changes have reached; it catches up, or another one answers at the next attempt"
+                f"{run.table.label}: the replica that answers is at {reached}, behind the position "
+                f"{position} that changes have reached; it catches up, or another one answers at the next "
+                "attempt"
             )
         raise StateDamaged(
-            f"{run.table.label}: changes have been read up to {position}, and the server is only at {reached}: "
-            "the database was restored to an earlier point, or a failover lost commits. Bronze may hold changes "
-            "that the source no longer has: load into a new bronze path"
+            f"{run.table.label}: changes have been read up to {position}, and the server is only at "
+            f"{reached}: the database was restored to an earlier point, or a failover lost commits. Bronze "
+            "may hold changes that the source no longer has: load into a new bronze path"
         )
     stamp = run.state.stamp or _stamp_of_rows(run, position)
     mapped = None if stamp is None else commit_time(run.session, stamp.lsn)
     if stamp is not None and not is_same_commit_time(stamp.time, mapped):
         raise StateDamaged(
-            f"{run.table.label}: LSN {stamp.lsn} was committed at {stamp.time.isoformat()} when it was read, and "
-            f"the server now says {mapped}: the database was restored and has given its LSNs out again. Bronze "
-            "may hold changes that the source no longer has: load into a new bronze path"
+            f"{run.table.label}: LSN {stamp.lsn} was committed at {stamp.time.isoformat()} when it was read, "
+            f"and the server now says {mapped}: the database was restored and has given its LSNs out again. "
+            "Bronze may hold changes that the source no longer has: load into a new bronze path"
         )
 
 
 def _reached_by_any(run: ChangesRun, reach: Reach) -> Lsn:
     """A newer instance's start counts too: capture says it has come that far until it moves on its own."""
-    starts = [sibling.start_lsn.decremented() for sibling in run.source.siblings if sibling.start_lsn is not None]
+    starts = [
+        sibling.start_lsn.decremented() for sibling in run.source.siblings if sibling.start_lsn is not None
+    ]
     return max([reach.reached, *starts])
 
 

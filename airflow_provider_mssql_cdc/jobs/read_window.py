@@ -1,14 +1,12 @@
-"""One window of one capture instance: its commits, its rows, staged, and the look back at the low watermark."""
+"""One window of one capture instance: its commits, its rows, staged, and the look back at the low "
+"watermark."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
-
-import pyarrow as pa
+from typing import Protocol, TypeVar
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied
 from airflow_provider_mssql_cdc.jobs.change_schema import agree_on_columns
@@ -17,19 +15,30 @@ from airflow_provider_mssql_cdc.jobs.gaps import refuse_gap
 from airflow_provider_mssql_cdc.lake.change_files import (
     COMMITS_SCHEMA,
     ChangeStamp,
+    WindowCommits,
     change_schema,
     discard,
     stage_changes,
 )
 from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, Window
-from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.source.watermarks import zone_of
 from airflow_provider_mssql_cdc.tsql import changes
 from airflow_provider_mssql_cdc.tsql.cdc import change_rows
 
 MEGABYTE = 1_000_000
+_NO_LIMIT = 2**31 - 1
+
+
+class Sized(Protocol):
+    """A batch of rows, as far as it is weighed here."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class _Meter:
     read_bytes: int = 0
     _since: float = field(default=0.0, repr=False)
 
-    def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         while True:
             since = time.monotonic()
             batch = next(batches, None)
@@ -81,8 +90,9 @@ def read_window(
     """
     columns = agree_on_columns(run, instance)
     commits = _commits(run, window, limit)
-    if limit is not None and commits.num_rows >= limit:
-        window = Window(window.after, Lsn.parse(commits.column("lsn")[-1].as_py()))
+    last = commits.last
+    if last is not None and limit is not None and len(commits) >= limit:
+        window = Window(window.after, last.lsn)
     stamp, meter = ChangeStamp(instance.name, commits, batch), _Meter()
     statement = change_rows(
         instance.name,
@@ -105,34 +115,21 @@ def read_window(
         instance=instance,
         files=files,
         counts=stamp.counts,
-        until=_last(commits, window),
+        until=last if last is not None and last.lsn == window.until else None,
         batch=batch,
         read_seconds=meter.seconds,
         read_mb=meter.read_bytes / MEGABYTE,
     )
 
 
-def _commits(run: ChangesRun, window: Window, limit: int | None) -> pa.Table:
+def _commits(run: ChangesRun, window: Window, limit: int | None) -> WindowCommits:
     """The commits of a window in order, at most ``limit``; none where this login may not read them."""
-    statement = changes.window_commits(window, limit=limit or 2**31 - 1, zone=zone_of(run.session))
+    statement = changes.window_commits(window, limit=limit or _NO_LIMIT, zone=zone_of(run.session))
     try:
-        batches = list(run.session.read(statement, COMMITS_SCHEMA, table="cdc.lsn_time_mapping"))
+        return WindowCommits(run.session.read(statement, COMMITS_SCHEMA, table="cdc.lsn_time_mapping"))
     except PermissionDenied as exc:
         run.note(f"commit times stay NULL and the window is not cut: {exc}")
-        batches = []
-    return pa.Table.from_batches(batches, COMMITS_SCHEMA)
-
-
-def _last(commits: pa.Table, window: Window) -> CommitStamp | None:
-    if not commits.num_rows:
-        return None
-    row: dict[str, Any] = commits.slice(commits.num_rows - 1).to_pylist()[0]
-    found = CommitStamp(Lsn.parse(row["lsn"]), utc(row["utc_time"]))
-    return found if found.lsn == window.until else None
-
-
-def utc(naive: datetime) -> datetime:
-    return naive.replace(tzinfo=UTC)
+        return WindowCommits([])
 
 
 def merged(one: WindowRows, other: WindowRows) -> WindowRows:

@@ -78,9 +78,7 @@ def _read(run: ChangesRun, window: Window, *, batch: int, prefix: str) -> Window
     read: WindowRows | None = None
     try:
         for number, (instance, piece) in enumerate(_pieces(run, window)):
-            rows = read_window(
-                run, piece, instance, batch=batch, limit=None, prefix=f"{prefix}-{number}"
-            )
+            rows = read_window(run, piece, instance, batch=batch, limit=None, prefix=f"{prefix}-{number}")
             read = rows if read is None else merged(read, rows)
     except BaseException:
         if read is not None:
@@ -98,7 +96,7 @@ def _pieces(run: ChangesRun, window: Window) -> list[tuple[CaptureInstance, Wind
         return [(reach.instance, piece) for reach, piece in readings_of(window, configured, others=others)]
     except LookupError as exc:
         raise RetentionGap(
-            f"{run.table.label}: the changes in {window} have been purged, in part at least (the lowest one that "
-            f"is kept is at {configured.low}), and cannot be read again. Bronze is left as it is, it still "
-            "holds what was read then"
+            f"{run.table.label}: the changes in {window} have been purged, in part at least (the lowest one "
+            f"that is kept is at {configured.low}), and cannot be read again. Bronze is left as it is, it "
+            "still holds what was read then"
         ) from exc

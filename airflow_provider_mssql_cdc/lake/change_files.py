@@ -1,10 +1,12 @@
-"""Change rows as Parquet files: what the server sent, bronze's own columns beside it, and add actions for it."""
+"""Change rows as Parquet files: what the server sent, bronze's own columns beside it, and add actions for "
+"it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,7 @@ from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
-from airflow_provider_mssql_cdc.model.changes import ChangeCounts
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
@@ -42,19 +44,45 @@ def change_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
 
 
 COMMITS_SCHEMA = pa.schema([pa.field("lsn", pa.string()), pa.field("utc_time", TIMESTAMP_NTZ)])
-"""Commits of a window in order, each with its commit time in UTC."""
+
+
+class WindowCommits:
+    """The commits of a window in order, each with its commit time in UTC.
+
+    :param batches: by :data:`COMMITS_SCHEMA`.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._table = pa.Table.from_batches(batches, COMMITS_SCHEMA).combine_chunks()
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def last(self) -> CommitStamp | None:
+        """None when there is no commit."""
+        if not len(self):
+            return None
+        row = self._table.slice(len(self) - 1).to_pylist()[0]
+        return CommitStamp(Lsn.parse(row["lsn"]), row["utc_time"].replace(tzinfo=UTC))
+
+    def times_of(self, lsns: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The commit time of each LSN; NULL for one that is not among the commits."""
+        if not len(self):
+            return pa.nulls(len(lsns), TIMESTAMP_NTZ)
+        known, times = (self._table.column(name).chunk(0) for name in ("lsn", "utc_time"))
+        return pc.take(times, pc.index_in(lsns, value_set=known))
 
 
 @dataclass(slots=True)
 class ChangeStamp:
     """What is written beside the columns of change rows.
 
-    :param commits: the window's commits, by :data:`COMMITS_SCHEMA`; an LSN not among them gets NULL.
     :param batch: number of the commit that will hold the rows.
     """
 
     instance: str
-    commits: pa.Table
+    commits: WindowCommits
     batch: int
     counts: ChangeCounts = field(default_factory=ChangeCounts)
 
@@ -63,21 +91,15 @@ class ChangeStamp:
         if name == "_capture_instance":
             return repeated(self.instance, pa.string(), length=rows.num_rows).dictionary_decode()
         if name == "_commit_ts":
-            return self._commit_times(rows.column("_start_lsn"))
+            return self.commits.times_of(rows.column("_start_lsn"))
         if name == "_batch_id":
             return repeated(self.batch, pa.int64(), length=rows.num_rows)
         return pa.nulls(rows.num_rows, _OWN_TYPES[name])
 
-    def _commit_times(self, lsns: pa.ChunkedArray) -> pa.ChunkedArray:
-        known = self.commits.column("lsn").combine_chunks()
-        times = self.commits.column("utc_time").combine_chunks()
-        return pc.take(times, pc.index_in(lsns, value_set=known))
-
     def count(self, rows: pa.Table) -> None:
         """Add these rows to :attr:`counts`."""
-        operations = {
-            entry["values"]: entry["counts"] for entry in pc.value_counts(rows.column("_operation")).to_pylist()
-        }
+        counted = pc.value_counts(rows.column("_operation")).to_pylist()
+        operations = {entry["values"]: entry["counts"] for entry in counted}
         ends = pc.min_max(rows.column("_start_lsn")).as_py()
         self.counts = self.counts.plus(
             ChangeCounts(
@@ -161,7 +183,8 @@ def change_actions(bronze: Bronze, files: Sequence[StagedFile]) -> list[AddActio
     staged_at = int(time.time() * 1000)
     actions = []
     for file in files:
-        if storage.size(file.path) != file.size or (footer := storage.footer(file.path)).num_rows != file.rows:
+        footer = storage.footer(file.path) if storage.size(file.path) == file.size else None
+        if footer is None or footer.num_rows != file.rows:
             raise IncompletePlan(
                 f"{bronze.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
                 "table's folder. Nothing was committed"
@@ -180,8 +203,18 @@ def change_actions(bronze: Bronze, files: Sequence[StagedFile]) -> list[AddActio
 
 
 def discard(bronze: Bronze, files: Sequence[StagedFile]) -> None:
-    """Remove files that this process staged and that lost."""
+    """Remove files that this process staged and that lost.
+
+    One that the table names after all stays: a commit whose answer was lost looks like one that failed.
+    """
+    named = set(bronze.reload().table.file_uris()) if files else set()
     storage = TableStorage(bronze.location)
     for file in files:
-        if storage.size(file.path) is not None:
+        if not any(uri.endswith(f"/{file.path}") for uri in named) and storage.size(file.path) is not None:
             storage.remove(file.path)
+
+
+def holds_all(bronze: Bronze, files: Sequence[AddAction]) -> bool:
+    """Whether the table names every one of these files, and there is one at least."""
+    named = {uri.rpartition("/")[2] for uri in bronze.table.file_uris()}
+    return bool(files) and {action.path for action in files} <= named

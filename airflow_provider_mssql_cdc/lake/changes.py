@@ -1,4 +1,5 @@
-"""The commits of changes: a window is appended, or a position moved, by compare-and-set of ``mssql_cdc#changes``."""
+"""The commits of changes: a window is appended, or a position moved, by compare-and-set of "
+"``mssql_cdc#changes``."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.change_files import holds_all
 from airflow_provider_mssql_cdc.lake.retries import until_committed
 from airflow_provider_mssql_cdc.lake.transactions import (
     CHANGES,
@@ -90,15 +92,15 @@ def commit_window(
     """
 
     def once() -> int:
+        if holds_all(bronze, files):
+            return bronze.version  # an earlier try was committed and its answer lost
         transactions = [
             *_moved(bronze, window),
             *_batch_transactions(bronze, batch),
             *_stamp_transactions(stamp),
             *instance_transactions(instance),
         ]
-        return bronze.commit(
-            files, transactions=transactions, event="changes", user_metadata=user_metadata
-        )
+        return bronze.commit(files, transactions=transactions, event="changes", user_metadata=user_metadata)
 
     try:
         return until_committed(once, what=f"changes {window} into {bronze.location}", reload=bronze.reload)
@@ -121,8 +123,8 @@ def _batch_transactions(bronze: Bronze, batch: int) -> list[Transaction]:
     newest = read_changes_state(bronze.table).batch
     if newest + 1 != batch:
         raise PositionMoved(
-            f"{bronze.location}: batch {batch} was written by another run meanwhile, this one's rows carry its "
-            "number; they are read again under the next one"
+            f"{bronze.location}: batch {batch} was written by another run meanwhile, this one's rows carry "
+            "its number; they are read again under the next one"
         )
     return [Transaction(BATCH, batch)]
 

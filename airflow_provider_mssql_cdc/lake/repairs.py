@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
@@ -126,7 +126,7 @@ def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int, bool
     for action in actions.to_pylist():
         low, high = action.get("min._start_lsn"), action.get("max._start_lsn")
         first, last = action.get("min._operation"), action.get("max._operation")
-        if high is not None and high <= window.after.text or low is not None and low > window.until.text:
+        if (high is not None and high <= window.after.text) or (low is not None and low > window.until.text):
             continue
         if last is not None and last < _FIRST_CHANGE:
             continue

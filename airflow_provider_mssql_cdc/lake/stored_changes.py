@@ -1,4 +1,5 @@
-"""What bronze still tells about changes in it: a commit's time, and what its newest commit of changes held."""
+"""What bronze still tells about changes in it: a commit's time, and what its newest commit of changes "
+"held."""
 
 from __future__ import annotations
 

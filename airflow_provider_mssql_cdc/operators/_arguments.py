@@ -23,6 +23,17 @@ def at_least(least: int) -> Callable[[Any], str | None]:
     return check
 
 
+def one_of(*choices: str | None) -> Callable[[Any], str | None]:
+    """One of a few words, or a template of one; None where it is among them."""
+
+    def check(value: Any) -> str | None:
+        if value in choices or (isinstance(value, str) and _JINJA.search(value)):
+            return None
+        return f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+
+    return check
+
+
 def flag_or_template(value: Any) -> str | None:
     """True, False, or a template that renders to one of them."""
     if isinstance(value, str) and _JINJA.search(value):

@@ -147,7 +147,7 @@ def decide_interval(
 
 def _purged(interval: DataInterval) -> RetentionGap:
     return RetentionGap(
-        f"the interval from {interval.start.isoformat()} to {interval.end.isoformat()} reaches below the first "
-        "commit whose time the server still knows: its changes have been purged and cannot be read again. "
-        "Bronze is left as it is, it still holds what was read then"
+        f"the interval from {interval.start.isoformat()} to {interval.end.isoformat()} reaches below the "
+        "first commit whose time the server still knows: its changes have been purged and cannot be read "
+        "again. Bronze is left as it is, it still holds what was read then"
     )

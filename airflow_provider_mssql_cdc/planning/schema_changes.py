@@ -78,10 +78,10 @@ def decide_schema(
 
 def _not_recorded(instance: str, names: Sequence[str]) -> str:
     return (
-        f"column(s) {', '.join(sorted(set(names)))} are in bronze and in the source table, and capture instance "
-        f"{instance} does not record them (left out of @captured_column_list, or dropped and added again): "
-        "their values would turn into NULL. Enable a second capture instance that records them and name it as "
-        "capture_instance; if it begins above the position, read the older one up to there first"
+        f"column(s) {', '.join(sorted(set(names)))} are in bronze and in the source table, and capture "
+        f"instance {instance} does not record them (left out of @captured_column_list, or dropped and added "
+        "again): their values would turn into NULL. Enable a second capture instance that records them and "
+        "name it as capture_instance; if it begins above the position, read the older one up to there first"
     )
 
 

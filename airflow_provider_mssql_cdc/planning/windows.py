@@ -89,7 +89,7 @@ def moves_without_rows(
     horizon: ReadHorizon | None,
     quiet_seconds: float,
 ) -> bool:
-    """Whether a position is moved although no change was found: seldom, so that a quiet table's log stays short.
+    """Whether a position moves although no change was found: seldom, so that a quiet table's log stays short.
 
     Always when the move carries changes past the horizon of the snapshot, for which a merge may wait.
 

@@ -37,9 +37,7 @@ def local_cut(session: SourceSession, at: datetime) -> datetime:
         return wall_cut(at, WallClock.shifted(at, timedelta(minutes=int(clock["utc_offset_minutes"]))))
     base = grid_start(at)
     rows = session.rows(changes.wall_clock(base.replace(tzinfo=None), zone.name), doing=_ASKING)
-    ticks = [
-        (base + GRID_STEP * int(row["step"]), datetime.fromisoformat(row["local_time"])) for row in rows
-    ]
+    ticks = [(base + GRID_STEP * int(row["step"]), datetime.fromisoformat(row["local_time"])) for row in rows]
     return wall_cut(at, WallClock(tuple(ticks)))
 
 
@@ -53,7 +51,7 @@ def commits_before(session: SourceSession, at: datetime) -> tuple[Lsn | None, Ls
 
 
 def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
-    """The first entry that lies past a snapshot's horizon: changes read up to it make the rebuilt state equal.
+    """The first entry past a snapshot's horizon: changes read up to it make the rebuilt state equal.
 
     Above the horizon's LSN, with a commit time above its time plus one second; None while there is none.
     """
@@ -68,14 +66,14 @@ def capture_trouble(session: SourceSession, *, stale_seconds: float = STALE_SECO
         newest, age_seconds = newest_capture(session)
         if age_seconds is None:
             return (
-                "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or this login may "
-                "not read it"
+                "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or this login "
+                "may not read it"
             )
         if age_seconds <= stale_seconds:
             return None
         return (
-            f"capture last wrote {age_seconds / 60:.0f} minutes ago ({newest}): the capture job looks stopped "
-            "(EXEC sys.sp_cdc_start_job); after a failover it has to be made on the new primary, and a paused "
-            "serverless database does not capture"
+            f"capture last wrote {age_seconds / 60:.0f} minutes ago ({newest}): the capture job looks "
+            "stopped (EXEC sys.sp_cdc_start_job); after a failover it has to be made on the new primary, and "
+            "a paused serverless database does not capture"
         )
     return "whether the capture job runs cannot be told with this login's rights"

@@ -14,8 +14,9 @@ from airflow_provider_mssql_cdc import __version__
 from airflow_provider_mssql_cdc.get_provider_info import get_provider_info
 
 INFO = get_provider_info()
+KINDS = ("operators", "sensors", "triggers", "hooks")
 NAMED_MODULES = [
-    module for kind in ("operators", "hooks") for entry in INFO[kind] for module in entry["python-modules"]
+    module for kind in KINDS for entry in INFO[kind] for module in entry["python-modules"]
 ]
 
 
@@ -35,7 +36,7 @@ def test_every_module_that_it_names_can_be_imported(module: str) -> None:
 
 def test_every_integration_that_it_uses_is_described() -> None:
     described = {entry["integration-name"] for entry in INFO["integrations"]}
-    used = {entry["integration-name"] for kind in ("operators", "hooks") for entry in INFO[kind]}
+    used = {entry["integration-name"] for kind in KINDS for entry in INFO[kind]}
     assert used == described
 
 

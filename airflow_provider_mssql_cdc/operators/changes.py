@@ -1,0 +1,154 @@
+"""``changes``: what CDC has recorded since the position, appended to bronze; or one interval of it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, NotReadyYet
+from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.operators._arguments import at_least, one_of
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.planning.intervals import DataInterval
+from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest, Waiting
+
+CAPTURE, DATA_INTERVAL_END = "capture", "data_interval_end"
+
+
+class MssqlCdcChangesOperator(MssqlCdcOperator):
+    """Append the changes after bronze's one position, window by window, and move it in the same commit.
+
+    Every run, scheduled, manual or backfilled, extends that one position. A run whose data interval has
+    been read already is a repair: it replaces exactly the change rows of its interval. Runs may so come in
+    any order, again, and side by side.
+
+    A run is skipped, with the reason, while there is no snapshot that changes could lead on from. It returns
+    ``{"event", "after", "until", "until_ts", "rows", "deletes", "inserts", "updates", "windows", "notes"}``.
+
+    :param table: what is read, from where and to where. (templated)
+    :param until: ``"capture"`` reads what capture has reached; ``"data_interval_end"`` reads up to the end of
+        the run's data interval and waits, deferred, until capture has passed it. In a run without an
+        interval both are the same. (templated)
+    :param start: ``"now"`` lets changes begin without a snapshot, at what capture has reached. (templated)
+    :param max_commits: commits of the database per window; each window is one Delta commit and keeps what
+        was read when a later one fails. None leaves the size to the package.
+    :param new_columns: ``"null"`` adds columns that bronze does not have, NULL in the rows so far; None stops
+        there with the ways to go on. (templated)
+    :param quiet_seconds: the position of a table without changes moves when this much time has passed.
+    :param wait_seconds: how long capture may take to pass the interval's end.
+    :param poll_seconds: between two looks at capture.
+    :param deferrable: False waits on the worker.
+    """
+
+    template_fields: Sequence[str] = ("table", "until", "start", "new_columns")
+    field_checks: ClassVar = {
+        "until": one_of(CAPTURE, DATA_INTERVAL_END),
+        "start": one_of(None, "now"),
+        "new_columns": one_of(None, "null"),
+        "quiet_seconds": at_least(0),
+        "wait_seconds": at_least(0),
+        "poll_seconds": at_least(0),
+    }
+
+    def __init__(
+        self,
+        *,
+        until: str = CAPTURE,
+        start: str | None = None,
+        max_commits: int | None = None,
+        new_columns: str | None = None,
+        quiet_seconds: int = 300,
+        wait_seconds: int = 3600,
+        poll_seconds: int = 30,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.until = until
+        self.start = start
+        self.max_commits = max_commits
+        self.new_columns = new_columns
+        self.quiet_seconds = quiet_seconds
+        self.wait_seconds = wait_seconds
+        self.poll_seconds = poll_seconds
+        self.deferrable = deferrable
+        self._deadline: datetime | None = None
+        self._refuse_wrong_arguments()
+        if max_commits is not None and (problem := at_least(1)(max_commits)):
+            raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: max_commits {problem}")
+
+    def run_job(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_mssql_cdc.jobs.changes_run import Skipped, Waiting
+        from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
+
+        self._refuse_wrong_arguments()  # once more: templates are rendered now
+        request = self._request(context)
+        while isinstance(outcome := run_changes(request, connect=self.connect), Waiting):
+            self._wait(outcome)
+        if isinstance(outcome, Skipped):
+            raise AirflowSkipException(outcome.reason)
+        return outcome.to_xcom()
+
+    def resume(self, context: Context, event: dict[str, Any], deadline: str) -> Any:
+        """After a deferral: look again; the deadline stays the one of the first look."""
+        self._deadline = datetime.fromisoformat(deadline)
+        if event["status"] != PASSED:
+            raise NotReadyYet(f"{self.table.label}: {event['reason']}")
+        return self.execute(context)
+
+    def _request(self, context: Context) -> ChangesRequest:
+        from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
+
+        return ChangesRequest(
+            table=self.table,
+            attempt=attempt_of(context),
+            interval=interval_of(context),
+            to_interval_end=self.until == DATA_INTERVAL_END,
+            start_now=self.start == "now",
+            max_commits=self.max_commits,
+            accept_nulls=self.new_columns == "null",
+            quiet_seconds=self.quiet_seconds,
+        )
+
+    def _wait(self, waiting: Waiting) -> None:
+        """Give the worker back until capture has passed, or wait on it.
+
+        :raises NotReadyYet: the time to wait is over; says how far capture is.
+        """
+        now = datetime.now(UTC)
+        self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)
+        if now >= self._deadline:
+            raise NotReadyYet(
+                f"{self.table.label}: capture has not passed {waiting.at.isoformat()}: {waiting.reason}"
+            )
+        if not self.deferrable:
+            time.sleep(min(self.poll_seconds, (self._deadline - now).total_seconds()))
+            return
+        self.log.info("capture has not passed %s: %s", waiting.at.isoformat(), waiting.reason)
+        self.defer(
+            trigger=MssqlCdcCaptureTrigger(
+                mssql_conn_id=self.table.mssql_conn_id,
+                capture_instance=self.table.capture_instance,
+                target=CaptureTarget(time=waiting.at).to_json(),
+                deadline=self._deadline.isoformat(),
+                poll_seconds=self.poll_seconds,
+                source=None if self.table.source is None else list(self.table.source),
+            ),
+            method_name="resume",
+            kwargs={"deadline": self._deadline.isoformat()},
+        )
+
+
+def interval_of(context: Context) -> DataInterval | None:
+    """The run's data interval; None in a run that has none (manual, by asset, partitioned)."""
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return None if start is None or end is None else DataInterval(start, end)

@@ -1,0 +1,96 @@
+"""``MssqlCdcCaptureTrigger``: waits in the triggerer until capture has passed something.
+
+The drivers block, so every look at the server runs in a thread of its own and never in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_mssql_cdc.errors import MssqlCdcError
+from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_provider_mssql_cdc.jobs.capture_status import CaptureAnswer
+
+PASSED, LATE, FAILED = "passed", "late", "failed"
+
+
+class MssqlCdcCaptureTrigger(BaseTrigger):
+    """Look every ``poll_seconds`` until capture has passed the target or the deadline is over.
+
+    Its event is ``{"status": "passed" | "late" | "failed", "reason", "lsn"}``. Errors that another attempt
+    may mend are waited out; others end the wait at once.
+
+    :param mssql_conn_id: the Airflow connection.
+    :param capture_instance: whose position an LSN is compared with.
+    :param target: :meth:`~..model.capture_target.CaptureTarget.to_json`.
+    :param deadline: ISO 8601 with a zone.
+    :param source: ``[schema, table]`` or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        mssql_conn_id: str,
+        capture_instance: str,
+        target: dict[str, Any],
+        deadline: str,
+        poll_seconds: float = 30,
+        source: list[str] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.mssql_conn_id = mssql_conn_id
+        self.capture_instance = capture_instance
+        self.target = target
+        self.deadline = deadline
+        self.poll_seconds = poll_seconds
+        self.source = source
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Its class path and arguments; JSON types, no credentials."""
+        names = ("mssql_conn_id", "capture_instance", "target", "deadline", "poll_seconds", "source")
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event, when it is over."""
+        from airflow.providers.common.compat.connection import get_async_connection
+
+        connection = await get_async_connection(self.mssql_conn_id)
+        deadline = datetime.fromisoformat(self.deadline)
+        while True:
+            status, reason, lsn = await self._attempt(connection)
+            if status is None and datetime.now(UTC) >= deadline:
+                status = LATE
+            if status is not None:
+                event = {"status": status, "reason": reason, "lsn": lsn}
+                yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+                return
+            await asyncio.sleep(self.poll_seconds)
+
+    async def _attempt(self, connection: Connection) -> tuple[str | None, str, str | None]:
+        try:
+            answer = await asyncio.to_thread(self._look, connection)
+        except MssqlCdcError as exc:
+            reason = f"{type(exc).__name__}: {exc}"
+            return (None if exc.retryable else FAILED), reason, None
+        passed = answer.passed
+        return (None, answer.reason, None) if passed is None else (PASSED, answer.reason, passed.text)
+
+    def _look(self, connection: Connection) -> CaptureAnswer:
+        """Runs in a thread; the hook and the drivers are imported here."""
+        from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
+        from airflow_provider_mssql_cdc.jobs.capture_status import look_at_capture
+
+        source = (self.source[0], self.source[1]) if self.source else None
+        with MssqlCdcHook(self.mssql_conn_id, connection=connection).session() as session:
+            target = CaptureTarget.from_json(self.target)
+            return look_at_capture(session, target, capture_instance=self.capture_instance, source=source)
