@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 
 from airflow_provider_mssql_cdc.embedded.faults import Fault, Faults, Statement
@@ -23,6 +23,9 @@ from airflow_provider_mssql_cdc.embedded.seam import (
 )
 
 Outcome = ResultSet | RowCount | Message
+
+ABORTING = frozenset({1205, 3960, 3961})
+"""Errors with which SQL Server rolls the transaction back."""
 
 _WAIT_STEP_SECONDS = 0.02
 
@@ -99,8 +102,8 @@ class FaultySession:
         faults = self._faults.matching(statement)
         try:
             yield from self._outcomes(statement, faults, start)
-        except (SqlError, DropConnection) as exc:
-            statement.error = str(exc) or type(exc).__name__
+        except SqlError as exc:
+            statement.error = str(exc)
             raise
 
     def _outcomes(
@@ -108,7 +111,7 @@ class FaultySession:
     ) -> Iterator[Outcome]:
         for fault in faults:
             if fault.after_rows is None and not fault.at_end:
-                self._act(fault)
+                self._act(fault, statement)
         within = sorted((f for f in faults if f.after_rows is not None), key=lambda f: f.after_rows or 0)
         for outcome in start():
             if isinstance(outcome, ResultSet):
@@ -117,7 +120,7 @@ class FaultySession:
             yield outcome
         for fault in faults:
             if fault.at_end:
-                self._act(fault)
+                self._act(fault, statement)
 
     def _rows(
         self, statement: Statement, batches: Iterator[list[Row]], faults: list[Fault]
@@ -133,7 +136,7 @@ class FaultySession:
                 statement.rows += cut
                 if head:
                     yield head
-                self._act(fault)
+                self._act(fault, statement, batches)
                 if fault.action == "truncate":
                     return
             sent += len(batch)
@@ -141,11 +144,18 @@ class FaultySession:
             if batch:
                 yield batch
 
-    def _act(self, fault: Fault) -> None:
+    def _act(self, fault: Fault, statement: Statement, batches: Iterator[list[Row]] | None = None) -> None:
+        """Do what the fault says; ``batches`` are the rows that were being sent."""
         fault.reached.set()
+        if fault.action in ("drop", "fail", "truncate"):
+            _close(batches)
         if fault.action == "drop":
+            statement.error = "connection dropped"
             raise DropConnection
         if fault.error is not None:
+            statement.error = str(fault.error)
+            if fault.error.number in ABORTING:
+                self._session.rollback()
             raise fault.error
         if fault.call is not None:
             fault.call()
@@ -159,3 +169,9 @@ class FaultySession:
                 raise SqlError(3617, "The embedded server's stall was ended by the client.", 11)
             if until is not None and time.monotonic() >= until:
                 return
+
+
+def _close(batches: Iterator[list[Row]] | None) -> None:
+    """End what the engine is reading."""
+    if isinstance(batches, Generator):
+        batches.close()

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from zoneinfo import ZoneInfo
 
 from airflow_provider_mssql_cdc.embedded.cdc import install, lsn
 from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock
@@ -162,7 +161,7 @@ class EmbeddedSqlServer:
 
     @time_zone.setter
     def time_zone(self, name: str) -> None:
-        self.clock.zone = ZoneInfo(name)
+        self.clock.zone = name
         self.engine.time_zone = name
 
     # -- what a test sets up ------------------------------------------------------------------------

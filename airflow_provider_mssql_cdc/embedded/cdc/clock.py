@@ -34,7 +34,7 @@ class ServerClock:
 
     @zone.setter
     def zone(self, zone: str | tzinfo) -> None:
-        self._zone = ZoneInfo(zone) if isinstance(zone, str) else zone
+        self._zone = zone if isinstance(zone, tzinfo) else UTC if zone == "UTC" else ZoneInfo(zone)
 
     def utc(self) -> datetime:
         """Now, aware, in UTC."""

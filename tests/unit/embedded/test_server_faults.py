@@ -78,6 +78,22 @@ def test_an_error_comes_in_the_middle_of_the_rows(server, connection):
     assert len(fetch(connection, SELECT)) == ROWS
 
 
+@pytest.mark.parametrize("after_rows", [None, 3_000])
+@pytest.mark.parametrize(("number", "kept"), [(1205, 0), (1222, 1)])
+def test_a_deadlock_takes_the_transaction_along_and_a_lock_timeout_does_not(
+    server, connection, after_rows, number, kept
+):
+    run(connection, "BEGIN TRANSACTION")
+    run(connection, "INSERT dbo.log VALUES (N'in doubt')")
+    server.faults.fail(r"FROM dbo\.t", number, after_rows=after_rows)
+    with driver_error():
+        fetch(connection, SELECT)
+    run(connection, "IF @@TRANCOUNT > 0 COMMIT")
+    assert server.execute("SELECT COUNT(*) FROM dbo.log") == [(kept,)]
+    (failed,) = [s for s in server.faults.log() if s.error]
+    assert (failed.sql, failed.rows) == (SELECT, after_rows or 0)
+
+
 def test_rows_end_early_without_an_error(server, connection):
     server.faults.truncate(r"FROM dbo\.t", after_rows=6_001)
     assert fetch(connection, SELECT)[-1] == (6_000, "name 6000")
