@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:
-    """Write a row, signed by who writes it and with what is the same in all of them; False when it was "
-    "there."""
+    """Write a row, signed by who writes it and with what all of them share; False when it was there."""
     attempt, identity = run.request.attempt, run.bronze.identity
     elapsed = datetime.now(UTC) - run.started_at
     signed = replace(

@@ -1,5 +1,4 @@
-"""The columns that an instance records and bronze's: agreed on once per instance and run, and put on "
-"record."""
+"""The columns that an instance records and bronze's: agreed on once per run, and put on record."""
 
 from __future__ import annotations
 

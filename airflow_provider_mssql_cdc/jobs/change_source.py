@@ -1,5 +1,4 @@
-"""The source of changes on one session: the configured capture instance, its siblings, and what each "
-"records."""
+"""The source of changes on one session: the capture instance, its siblings, and what each records."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class RecordedColumns:
 
 
 class ChangeSource:
-    """One table's changes as one session sees them; made once per run, so that every answer is of one "
-    "server."""
+    """One table's changes as one session sees them; one per run, so that every answer is of one server."""
 
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table

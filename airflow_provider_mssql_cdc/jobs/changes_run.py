@@ -145,8 +145,7 @@ class ChangesRun:
             log.warning("%s: %s", self.table.label, sentence)
 
     def bridges(self) -> Sequence[Reach]:
-        """What the table's other capture instances can give; asked only when the configured one does not "
-        "do."""
+        """What the table's other capture instances can give; asked when the configured one does not do."""
         reaches = []
         for sibling in self.source.siblings:
             try:

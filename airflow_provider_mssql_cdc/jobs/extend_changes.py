@@ -76,8 +76,7 @@ def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]
 
 
 def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None) -> Bronze:
-    """Bronze with coverage; begun at what capture has reached where there is none and the run may begin "
-    "it."""
+    """Bronze with coverage; begun at what capture has reached where there is none."""
     location = TableLocation.bronze_of(request.table)
     if bronze is None:
         columns = source.recorded(source.instance).lake_columns

@@ -1,5 +1,4 @@
-"""Is the position still good? A gap is proven, recorded and refused; a position of another server is "
-"refused."""
+"""Is the position still good? A gap is proven, recorded and refused; so is a foreign position."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One window of one capture instance: its commits, its rows, staged, and the look back at the low "
-"watermark."""
+"""One window of one capture instance: its commits, its rows, staged, and a look back at the low watermark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Change rows as Parquet files: what the server sent, bronze's own columns beside it, and add actions for "
-"it."""
+"""Change rows as Parquet files: what the server sent, bronze's own columns, and add actions for them."""
 
 from __future__ import annotations
 

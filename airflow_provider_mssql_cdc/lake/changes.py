@@ -1,5 +1,4 @@
-"""The commits of changes: a window is appended, or a position moved, by compare-and-set of "
-"``mssql_cdc#changes``."""
+"""The commits of changes: a window is appended, or a position moved, by compare-and-set."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What bronze still tells about changes in it: a commit's time, and what its newest commit of changes "
-"held."""
+"""What bronze still tells about changes in it: a commit's time, and what the newest commit of them held."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What capture is waited for: an LSN, a time, or the horizon of a snapshot; travels through XCom and "
-"triggers."""
+"""What capture is waited for: an LSN, a time, or the horizon of a snapshot."""
 
 from __future__ import annotations
 

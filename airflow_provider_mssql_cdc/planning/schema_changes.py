@@ -87,9 +87,9 @@ def _not_recorded(instance: str, names: Sequence[str]) -> str:
 
 def _retyped(instance: str, sentences: Sequence[str]) -> str:
     return (
-        f"capture instance {instance}: {'; '.join(sentences)}. Delta tables written by delta-rs cannot widen "
-        'a column: keep the type with casts={"<column>": "<the old type>"} as long as the values fit, or load '
-        "into a new bronze path"
+        f"capture instance {instance}: {'; '.join(sentences)}. Delta tables written by delta-rs cannot "
+        'widen a column: keep the type with casts={"<column>": "<the old type>"} as long as the values fit, '
+        "or load into a new bronze path"
     )
 
 
