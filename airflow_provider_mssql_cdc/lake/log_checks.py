@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
@@ -58,25 +59,56 @@ def refuse_restored(table: DeltaTable, state: BronzeState) -> None:
 
     :raises StateDamaged: naming both versions.
     """
-    if state.coverage is None:
-        return
+    if state.coverage is not None and (restore := restore_below_ours(table)) is not None:
+        ours = restore.ours
+        raise StateDamaged(
+            f"{table.table_uri}: version {restore.version} is a RESTORE to below this package's last commit"
+            + (f" (version {ours})" if ours is not None else "")
+            + ": rows were taken back while the positions stayed. RESTORE the table to "
+            + (f"version {ours} or a later one" if ours is not None else "the version before it")
+            + ", or load into a new bronze path"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBelow:
+    """A RESTORE that took rows of ours back.
+
+    :param version: the RESTORE's own.
+    :param ours: this package's last commit; None where the log no longer tells.
+    """
+
+    version: int
+    ours: int | None
+
+
+def restore_below_ours(table: DeltaTable) -> RestoreBelow | None:
+    """The newest RESTORE in force that went to below this package's last commit; None when there is none."""
     commits = _down_to_ours(table)
     ours = commits[-1]["version"] if commits and COMMIT_KEY in commits[-1] else None
     restored = {
         commit["version"]: _target(commit) for commit in commits if commit.get("operation") == "RESTORE"
     }
-    version: int = state.version
+    version: int = table.version()
     while above := [restore for restore in restored if restore <= version]:
         newest, target = max(above), restored[max(above)]
         if ours is None or target is None or target < ours:
-            raise StateDamaged(
-                f"{table.table_uri}: version {newest} is a RESTORE to below this package's last commit"
-                + (f" (version {ours})" if ours is not None else "")
-                + ": rows were taken back while the positions stayed. RESTORE the table to "
-                + (f"version {ours} or a later one" if ours is not None else "the version before it")
-                + ", or load into a new bronze path"
-            )
+            return RestoreBelow(newest, ours)
         version = target
+    return None
+
+
+def refuse_deletion_vectors(table: DeltaTable) -> None:
+    """Under deletion vectors a file's rows are not all rows of the table, and files are read as they are.
+
+    :raises ConfigurationError: with the statement that takes the feature off.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise ConfigurationError(
+            f"{table.table_uri} has deletion vectors on, under which a file's rows are not all rows of the "
+            "table: deleted ones would come back. Take the feature off with ALTER TABLE … DROP FEATURE "
+            "deletionVectors"
+        )
 
 
 def _down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:

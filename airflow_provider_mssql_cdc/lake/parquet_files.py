@@ -27,27 +27,21 @@ _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 0.3
 
 
-class RollingWriter:
+class TableWriter:
     """Writes row groups to ``<prefix>-0.parquet``, ``-1`` and so on; a file never has no rows.
 
     Not for two threads at once.
+
+    :param schema: of the rows as they are stored.
     """
 
     def __init__(
-        self,
-        storage: TableStorage,
-        *,
-        prefix: str,
-        columns: Sequence[LakeColumn],
-        stamp: RowStamp,
-        target_bytes: int,
+        self, storage: TableStorage, *, prefix: str, schema: pa.Schema, target_bytes: int
     ) -> None:
         self._storage = storage
         self._prefix = prefix
-        self._stamp = stamp
         self._target_bytes = target_bytes
-        self._names = bronze_schema(columns).names
-        self._schema = staged_schema(columns)
+        self._schema = schema
         self._repeating: list[str] | None = None
         self._files: list[StagedFile] = []
         self._open: _OpenFile | None = None
@@ -55,15 +49,15 @@ class RollingWriter:
 
     def write(self, batches: list[pa.RecordBatch]) -> None:
         """One row group."""
-        captured = pa.Table.from_batches(batches)
-        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
-        arrays = [own[name] if name in own else captured.column(name) for name in self._names]
-        self.write_table(pa.table(arrays, schema=self._schema), captured)
+        rows = pa.Table.from_batches(batches, self._schema)
+        self.write_table(rows, rows)
 
     def write_table(self, table: pa.Table, captured: pa.Table) -> None:
         """One row group as it is to be stored; ``captured`` tells which columns repeat themselves."""
         if self._repeating is None:
-            self._repeating = [*METADATA_NAMES, *_repeating_columns(captured)]
+            own = [name for name in METADATA_NAMES if name in table.column_names]
+            repeating = _repeating_columns(captured)
+            self._repeating = [*own, *(name for name in repeating if name not in own)]
         if self._open is None:
             self._open = self._next_file()
         self._open.write(table)
@@ -99,6 +93,30 @@ class RollingWriter:
             raise FileNotFoundError(f"{file.name} is gone right after it was written")
         self._files.append(StagedFile(file.name, size, rows))
         log.debug("staged %s: %d rows, %d bytes", file.name, rows, size)
+
+
+class RollingWriter(TableWriter):
+    """Writes captured columns with bronze's own ones beside them."""
+
+    def __init__(
+        self,
+        storage: TableStorage,
+        *,
+        prefix: str,
+        columns: Sequence[LakeColumn],
+        stamp: RowStamp,
+        target_bytes: int,
+    ) -> None:
+        super().__init__(storage, prefix=prefix, schema=staged_schema(columns), target_bytes=target_bytes)
+        self._stamp = stamp
+        self._names = bronze_schema(columns).names
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """One row group."""
+        captured = pa.Table.from_batches(batches)
+        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
+        arrays = [own[name] if name in own else captured.column(name) for name in self._names]
+        self.write_table(pa.table(arrays, schema=self._schema), captured)
 
 
 class _OpenFile:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
+from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter, TableWriter
 from airflow_provider_mssql_cdc.lake.row_stamp import RowStamp
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -92,7 +92,7 @@ def stage_rows(
     return write_batches(writer, _checked(batches, captured_schema(columns), where=str(bronze.location)))
 
 
-def write_batches(writer: RollingWriter, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+def write_batches(writer: TableWriter, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
     """Write batches as row groups; what was written is removed when that, or reading, fails.
 
     Reading goes on in this thread while another one encodes and compresses what was read.
@@ -150,7 +150,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 @contextlib.contextmanager
-def _removing_on_failure(writer: RollingWriter) -> Iterator[None]:
+def _removing_on_failure(writer: TableWriter) -> Iterator[None]:
     try:
         yield
     except BaseException:  # a task that is killed by a signal leaves through here too
