@@ -1,7 +1,8 @@
 """Which error of this package an error of the server or of a driver is: one table, read by ``errors.py``.
 
 Numbers are SQL Server's (``sys.messages``), db-lib's own above 20000 and Winsock's around 10054; SQLSTATEs
-are ODBC's, by prefix. Texts stand in where a driver keeps the number to itself; sessions ask for English.
+are ODBC's, by prefix. Texts stand in where a driver keeps the number to itself, as mssql-python
+does for an error among the rows; sessions ask for English.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ BROKEN = Rule(
     ),
     ("08", "HYT"),
     # "Unknown DDBC error": a fetch of a large value that mssql-python's query timeout ended
-    r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead|unknown DDBC error",
+    r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead|unknown DDBC error"
+    r"|could not set connection properties",  # pymssql, when the connection ends right after the login
 )
 
 # The first rule that matches is taken: numbers of all rules first, then texts, then SQLSTATEs.
@@ -95,6 +97,10 @@ RULES = (
             *(40197, 40501, 40540, 40613, 40143, 49918, 49919, 49920, 10928, 10929, 10936, 4221),
             *(615, 976, 978, 979, 982, 983, 988, 41301, 41302, 41305, 41325, 42108, 42109),
         ),
+        (),
+        r"update conflict|modified by a DDL statement|currently busy|not currently available|please try again"
+        r"|cannot process request|limit for the database is .* reached|insufficient system memory"
+        r"|SHUTDOWN is in progress",
     ),
     Rule(
         LoginFailed,

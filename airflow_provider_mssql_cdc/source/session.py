@@ -135,6 +135,7 @@ class SourceSession:
             if self._ended is None:
                 with contextlib.suppress(ConnectionBroken):
                     self.execute(statements.ROLLBACK, doing="rolling back")
+                    self.execute(statements.SET_READ_COMMITTED, doing="going back to read committed")
             raise
         self.execute(statements.COMMIT, doing="ending a transaction")
         self.execute(statements.SET_READ_COMMITTED, doing="going back to read committed")
@@ -284,7 +285,7 @@ class SourceSession:
             return ConnectionBroken(f"{self._where(doing)}: {self._ended}")
         error = translate(exc or TimeoutError(), doing=self._where(doing))
         if isinstance(error, ConnectionBroken):
-            self._ended = "its connection broke"
+            self._ended = self._ended or "its connection broke"
         return error
 
     def _where(self, doing: str) -> str:

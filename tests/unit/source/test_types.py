@@ -228,7 +228,8 @@ def long_values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProc
         for length in LONG
     )
     script = f"""
-        CREATE TABLE dbo.long (id int NOT NULL PRIMARY KEY, n nvarchar(max), v varchar(max), b varbinary(max));
+        CREATE TABLE dbo.long (id int NOT NULL PRIMARY KEY,
+            n nvarchar(max), v varchar(max), b varbinary(max));
         INSERT INTO dbo.long VALUES (1, N'', '', 0x), (2, NULL, NULL, NULL);
         {inserts}
         EXEC sys.sp_cdc_enable_db;
