@@ -1,0 +1,248 @@
+"""A running Airflow: api-server, scheduler, dag-processor and triggerer on loopback, driven by REST.
+
+Everything goes through the REST API, as a person's clicks in the UI do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+READY_WITHIN_SECONDS = 180
+STOP_WITHIN_SECONDS = 10
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def eventually(condition: Callable[[], Any], *, what: str, seconds: float = 120, every: float = 0.5) -> Any:
+    """The first true answer of ``condition``; fails with ``what`` when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if answer := condition():
+            return answer
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(every)
+
+
+@dataclass
+class RunningAirflow:
+    """What a test does with a running Airflow; ``home`` holds its database, logs and settings."""
+
+    home: Path
+    port: int
+    environment: dict[str, str]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _token: str | None = None
+
+    # -- REST ---------------------------------------------------------------------------------------
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """One call of the public API; the decoded answer. Raises HTTPError for 4xx and 5xx."""
+        headers = {"Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"http://127.0.0.1:{self.port}{path}", data=data, headers=headers, method=method)
+        with urlopen(request, timeout=60) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def log_in(self) -> None:
+        self._token = self.call("GET", "/auth/token")["access_token"]
+
+    def healthy(self) -> bool:
+        try:
+            health = self.call("GET", "/api/v2/monitor/health")
+        except (HTTPError, URLError, ConnectionError, TimeoutError):
+            return False
+        return all(
+            health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor", "triggerer")
+        )
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def known(self, dag_id: str) -> bool:
+        try:
+            self.call("GET", f"/api/v2/dags/{dag_id}")
+        except HTTPError:
+            return False
+        return True
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Trigger a DAG by hand, without a logical date; the run's id."""
+        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self.call("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        return str(self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
+
+    def wait_for_run(self, dag_id: str, run_id: str, *, seconds: float = 180) -> str:
+        """Wait until a run has ended; its state."""
+
+        def ended() -> str | None:
+            state = self.run_state(dag_id, run_id)
+            return state if state in {"success", "failed"} else None
+
+        return str(eventually(ended, what=f"{dag_id} {run_id} ends", seconds=seconds, every=1))
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances?limit=100")
+        return list(answer["task_instances"])
+
+    def task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any] | None:
+        found = self.tasks(dag_id, run_id)
+        wanted = (task_id, map_index)
+        return next((task for task in found if (task["task_id"], task["map_index"]) == wanted), None)
+
+    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        path = (
+            f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/xcomEntries/return_value"
+        )
+        return self.call("GET", f"{path}?map_index=-1&deserialize=true")["value"]
+
+    def clear(self, dag_id: str, run_id: str, task_ids: list[Any], *, downstream: bool = False) -> None:
+        """Press "Clear" on tasks, or on mapped indexes given as ``[task_id, map_index]``."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": task_ids,
+            "include_downstream": downstream,
+            "only_failed": False,
+            "reset_dag_runs": True,
+        }
+        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    # -- processes ----------------------------------------------------------------------------------
+
+    def supervisor_of(self, task_instance_id: str) -> int:
+        """The process that supervises a running task instance; it named itself after the instance."""
+
+        def found() -> int | None:
+            return next((pid for pid, _ in _processes_naming(task_instance_id, supervisors=True)), None)
+
+        return int(eventually(found, what=f"a supervisor of {task_instance_id}"))
+
+    def task_process_of(self, task_instance_id: str) -> int:
+        """The process that runs the task's own code: what its supervisor forked."""
+        supervisor = self.supervisor_of(task_instance_id)
+
+        def found() -> int | None:
+            children = _processes_naming(task_instance_id, supervisors=False)
+            return next((pid for pid, parent in children if parent == supervisor), None)
+
+        return int(eventually(found, what=f"a process of {task_instance_id}"))
+
+    def stop(self) -> None:
+        for process in self.processes:
+            _signal_group(process, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_WITHIN_SECONDS
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, deadline - time.monotonic()))
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def running_airflow(home: Path, dags: Path, variables: Mapping[str, str]) -> Iterator[RunningAirflow]:
+    """Start all components over a fresh SQLite database; stops them, and what they started, at the end.
+
+    :param variables: environment of every component, for instance ``AIRFLOW_CONN_ERP``.
+    """
+    port = _free_port()
+    airflow = RunningAirflow(home, port, _environment(home, dags, port, variables))
+    executable = str(Path(sys.executable).with_name("airflow"))
+    subprocess.run([executable, "db", "migrate"], env=airflow.environment, check=True, capture_output=True)
+    try:
+        for component in COMPONENTS:
+            log = (home / f"{component}.log").open("wb")
+            airflow.processes.append(
+                subprocess.Popen(
+                    [executable, component],
+                    env=airflow.environment,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+        eventually(airflow.healthy, what="Airflow is healthy", seconds=READY_WITHIN_SECONDS)
+        airflow.log_in()
+        yield airflow
+    finally:
+        airflow.stop()
+
+
+def _environment(home: Path, dags: Path, port: int, variables: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    return {
+        **kept,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # SQLite serves few writers: more slots than this end with "database is locked"
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "a test's secret, sixty-four bytes or more, that lives for minutes",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "ignore",
+        **variables,
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _processes_naming(task_instance_id: str, *, supervisors: bool) -> Iterator[tuple[int, int]]:
+    """(pid, parent's pid) of processes whose command line names the task instance.
+
+    A supervisor's parent is the scheduler, a task's parent is a process that names the instance, too.
+    """
+    naming: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent_if_naming(entry, task_instance_id)) is not None:
+            naming[int(entry.name)] = parent
+    for pid, parent in naming.items():
+        if (parent not in naming) == supervisors:
+            yield pid, parent
+
+
+def _parent_if_naming(entry: Path, text: str) -> int | None:
+    try:
+        if text.encode() not in (entry / "cmdline").read_bytes():
+            return None
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
