@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +48,9 @@ def refreshed(session: SourceSession, instance: CaptureInstance) -> CaptureInsta
 
     :raises SourceObjectMissing: it is gone, or its change table is another one.
     """
-    found = visible_instances(session, (instance.source_schema, instance.source_table))
+    found: tuple[CaptureInstance, ...] = ()
+    with contextlib.suppress(SourceObjectMissing):  # no instance at all is an error to the procedure
+        found = visible_instances(session, (instance.source_schema, instance.source_table))
     same = [other for other in found if other.identity == instance.identity]
     if not same:
         where = f"{instance.source_schema}.{instance.source_table}"
