@@ -39,6 +39,8 @@ class CompletedSnapshot:
     :param commit_ts: S's commit time in UTC, None where S is no mapped commit.
     :param version: a version of bronze that holds the snapshot.
     :param horizon: what the changes have to pass until the rebuilt state equals the source.
+    :param bronze: canonical path or URI of the table that holds it.
+    :param first: this call wrote the facts row: nobody has told of this completion before.
     """
 
     snapshot: Lsn
@@ -46,6 +48,8 @@ class CompletedSnapshot:
     rows: int
     version: int
     horizon: ReadHorizon | None
+    bronze: str
+    first: bool
 
     def to_xcom(self) -> dict[str, Any]:
         """JSON types; times are ISO 8601 in UTC."""
@@ -82,7 +86,7 @@ def complete_snapshot(
         committed, facts = _commit(
             table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect
         )
-    write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
+    first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     remove_losers(bronze.location, run=attempt.run)
     return CompletedSnapshot(
         snapshot=committed.snapshot,
@@ -90,6 +94,8 @@ def complete_snapshot(
         rows=committed.rows,
         version=committed.version,
         horizon=committed.horizon,
+        bronze=bronze.location.uri,
+        first=first,
     )
 
 

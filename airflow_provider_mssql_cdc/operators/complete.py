@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.staged import StagedRange
+from airflow_provider_mssql_cdc.operators._assets import announce
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
 
     :param table: what is loaded, from where and to where. (templated)
     :param staged: the outcomes of the mapped tasks, ``read.output``.
+    :param outlets: assets whose events carry the LSN and the version in ``extra``. An asset gets an event
+        each time the task succeeds; an ``AssetAlias`` one per completion, on the bronze table's asset.
     """
 
     template_fields: Sequence[str] = ("table", "staged")
@@ -42,4 +45,11 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
 
         outcomes = [StagedRange.from_xcom(item) for item in self.staged]
         completed = complete_snapshot(self.table, outcomes, attempt=attempt_of(context), connect=self.connect)
+        announce(
+            context,
+            self.outlets,
+            bronze=completed.bronze,
+            extra={"lsn": completed.snapshot.text, "version": completed.version, "rows": completed.rows},
+            first=completed.first,
+        )
         return completed.to_xcom()

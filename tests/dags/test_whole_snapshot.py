@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, Param
+from airflow import settings
+from airflow.models.asset import AssetEvent
+from airflow.sdk import DAG, Asset, AssetAlias, Param
 from deltalake import DeltaTable
+from sqlalchemy import select
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
@@ -173,3 +176,30 @@ def test_snapshot_isolation_loads_the_table_and_is_refused_with_the_remedy(
     loaded = run(bootstrap_dag(table, dag_id="allowed"))
     assert loaded.state == "success"
     assert len(delta_rows(table.bronze)) == 1000
+
+
+def test_a_completion_is_announced_with_its_lsn_and_version_once_by_alias(
+    server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
+    table = make_table()
+    outlets = [Asset("orders_loaded"), AssetAlias("mssql_cdc_loads")]
+    dag = bootstrap_dag(table, dag_id="announces", outlets=outlets)
+    dag_run = run(dag)
+    completed = returned(dag_run, "orders.complete")
+    extra = {"lsn": completed["lsn"], "version": completed["version"], "rows": 1000}
+    assert asset_events("announces") == {"orders_loaded": [extra], f"file://{table.bronze}": [extra]}
+    clear_and_rerun(dag, dag_run.run_id, ["orders.complete"])
+    events = asset_events("announces")
+    assert events[f"file://{table.bronze}"] == [extra]
+    assert events["orders_loaded"] == [extra, extra]
+
+
+def asset_events(dag_id: str) -> dict[str, list[dict[str, object]]]:
+    """The extras of a DAG's asset events, by the asset's name."""
+    found: dict[str, list[dict[str, object]]] = {}
+    session = settings.Session()
+    for event in session.scalars(
+        select(AssetEvent).where(AssetEvent.source_dag_id == dag_id).order_by(AssetEvent.id)
+    ):
+        found.setdefault(event.name, []).append(event.extra)
+    return found
