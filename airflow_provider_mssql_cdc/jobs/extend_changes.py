@@ -102,8 +102,9 @@ def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
         reason = capture_trouble(run.session) or f"capture is at {run.source.reach().reached}"
         return Waiting(interval.end, reason)
     lower, _ = commits_before(run.session, interval.start)
-    base_kept = run.source.reach().keeps(run.coverage.base)
-    decision = decide_interval(run.coverage, interval, lower=lower, upper=upper, base_kept=base_kept)
+    base = run.coverage.base
+    kept = run.source.reach().keeps(base) or any(reach.keeps(base) for reach in run.bridges())
+    decision = decide_interval(run.coverage, interval, lower=lower, upper=upper, base_kept=kept)
     if isinstance(decision, Extend):
         return extend_changes(run, decision.until)
     if isinstance(decision, Repair):
