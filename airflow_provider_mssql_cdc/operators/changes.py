@@ -98,9 +98,9 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
             raise AirflowSkipException(outcome.reason)
         return outcome.to_xcom()
 
-    def resume(self, context: Context, event: dict[str, Any], deadline: str) -> Any:
+    def resume(self, context: Context, event: dict[str, Any]) -> Any:
         """After a deferral: look again; the deadline stays the one of the first look."""
-        self._deadline = datetime.fromisoformat(deadline)
+        self._deadline = datetime.fromisoformat(event["deadline"])
         if event["status"] != PASSED:
             raise NotReadyYet(f"{self.table.label}: {event['reason']}")
         return self.execute(context)
@@ -144,7 +144,6 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
                 source=None if self.table.source is None else list(self.table.source),
             ),
             method_name="resume",
-            kwargs={"deadline": self._deadline.isoformat()},
         )
 
 

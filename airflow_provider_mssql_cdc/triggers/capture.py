@@ -26,8 +26,8 @@ PASSED, LATE, FAILED = "passed", "late", "failed"
 class MssqlCdcCaptureTrigger(BaseTrigger):
     """Look every ``poll_seconds`` until capture has passed the target or the deadline is over.
 
-    Its event is ``{"status": "passed" | "late" | "failed", "reason", "lsn"}``. Errors that another attempt
-    may mend are waited out; others end the wait at once.
+    Its event is ``{"status": "passed" | "late" | "failed", "reason", "lsn", "deadline"}``. Errors that
+    another attempt may mend are waited out; others end the wait at once.
 
     :param mssql_conn_id: the Airflow connection.
     :param capture_instance: whose position an LSN is compared with.
@@ -71,7 +71,7 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
             if status is None and datetime.now(UTC) >= deadline:
                 status = LATE
             if status is not None:
-                event = {"status": status, "reason": reason, "lsn": lsn}
+                event = {"status": status, "reason": reason, "lsn": lsn, "deadline": self.deadline}
                 yield TriggerEvent(event)  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(self.poll_seconds)
