@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 FIRST_DAY = "CAST('2019-01-01' AS datetime2(6))"
 
 

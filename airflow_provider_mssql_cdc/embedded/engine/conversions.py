@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import decimal
-import uuid
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WIDE_BIAS = 2**127
+GUID_CHARACTERS = 36
 _CONTEXT = decimal.Context(prec=100)
 Convert = "Callable[[Any], Any]"
 
@@ -156,7 +156,8 @@ def guid_to_wire(stored: bytes) -> bytes:
 
 
 def guid_text(stored: bytes) -> str:
-    return str(uuid.UUID(bytes_le=guid_to_wire(stored))).upper()
+    tail, head = stored[:8].hex(), stored[:7:-1].hex()
+    return f"{head[:8]}-{head[8:12]}-{head[12:]}-{tail[12:]}-{tail[:12]}".upper()
 
 
 @lru_cache(maxsize=5000)
@@ -171,11 +172,34 @@ def converter(
         return None
     loader = load(source)
     step = _step(source, target, style, assign=assign)
+    if (direct := _direct(source, target)) is not None:
+        return lambda value: None if value is None else direct(value)
 
     def convert(value: Any) -> Any:
         return None if value is None else step(value if loader is None else loader(value))
 
     return convert
+
+
+def _direct(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
+    """Conversions of every row of a large read, where the target holds whatever the source does."""
+    if source.name == "uniqueidentifier" and target.name in ("varchar", "nvarchar"):
+        return guid_text if (types.characters(target) or GUID_CHARACTERS) >= GUID_CHARACTERS else None
+    return _widened(source, target)
+
+
+def _widened(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
+    """money or a short decimal as a long one of the same scale: no arithmetic."""
+    if {types.family(source), types.family(target)} != {"decimal"} or types.is_wide(source):
+        return None
+    if not types.is_wide(target) or target.name.endswith("money"):
+        return None
+    precision, scale = (
+        (19, 4) if source.name.endswith("money") else (source.precision or 18, source.scale or 0)
+    )
+    if scale != (target.scale or 0) or precision > (target.precision or 18):
+        return None
+    return lambda v: (v + WIDE_BIAS).to_bytes(16, "big")
 
 
 def _same(source: SqlType, target: SqlType, style: int | None) -> bool:

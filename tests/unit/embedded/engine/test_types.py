@@ -55,6 +55,30 @@ VALUES: list[tuple[str, Any]] = [
 ]
 
 
+WIDENED: list[tuple[str, str, str]] = [
+    ("money", "decimal(19,4)", "922337203685477.5807"),
+    ("money", "decimal(19,4)", "-922337203685477.5808"),
+    ("money", "decimal(38,4)", "0"),
+    ("smallmoney", "decimal(19,4)", "-214748.3648"),
+    ("decimal(18,4)", "decimal(19,4)", "-99999999999999.9999"),
+    ("decimal(9,2)", "decimal(38,2)", "7654321.09"),
+    ("decimal(9,2)", "decimal(38,3)", "7654321.09"),
+    ("uniqueidentifier", "varchar(36)", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
+    ("uniqueidentifier", "nvarchar(max)", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "text"), WIDENED)
+def test_a_type_that_holds_more_gets_the_value_as_it_is(
+    session: Session, source: str, target: str, text: str
+) -> None:
+    value: Any = uuid.UUID(text) if source == "uniqueidentifier" else Decimal(text)
+    session.run(f"CREATE TABLE t (v {source}, n int)")
+    session.executemany("INSERT INTO t VALUES (?, ?)", [(value, 1), (None, 2)])
+    found = session.rows(f"SELECT CAST(v AS {target}) FROM t ORDER BY n")
+    assert found == [(text if source == "uniqueidentifier" else value,), (None,)]
+
+
 @pytest.mark.parametrize(("declared", "value"), VALUES)
 def test_a_value_survives_a_parameter_and_a_bulk_row(session: Session, declared: str, value: Any) -> None:
     session.run(f"CREATE TABLE t (v {declared})")
