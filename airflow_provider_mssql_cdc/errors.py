@@ -10,6 +10,7 @@
     │   ├── ServerBusy              throttled, paused or moving (Azure), update conflict (3960)
     │   ├── ReplicaBehind           the session's own now() is below the stamp it would write
     │   ├── NotReadyYet             capture has not reached what is needed
+    │   ├── CountsDiffer            a range has other rows than the server counts in it
     │   └── CommitConflict          Delta commits kept losing
     └── PermanentError              fails at once; somebody has to act
         ├── ConfigurationError      an argument, a connection or a bound that cannot be used
@@ -75,6 +76,10 @@ class NotReadyYet(RetryableError):
     """Capture has not yet reached what is needed."""
 
 
+class CountsDiffer(RetryableError):
+    """A range has other rows than the server counts in it; reading it again tells why."""
+
+
 class CommitConflict(RetryableError):
     """A Delta commit lost to others too often."""
 
@@ -124,7 +129,14 @@ class UnsupportedType(PermanentError):
 
 
 class ValueDoesNotFit(PermanentError):
-    """A value that the planned column type cannot hold."""
+    """A value that the planned column type cannot hold.
+
+    ``column`` names the source's column where the error itself told it.
+    """
+
+    def __init__(self, message: str, *, column: str | None = None) -> None:
+        self.column = column
+        super().__init__(message)
 
 
 class IsolationRefused(PermanentError):

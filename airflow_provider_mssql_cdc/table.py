@@ -30,7 +30,11 @@ class MssqlCdcTable:
     :param split_by: columns that key ranges are cut on; default the key. (templated)
     :param key: columns that identify a row; default the capture instance's unique index. (templated)
     :param casts: ``{column: SQL type}`` for types that are refused otherwise. (templated)
+    :param allow: what is refused unless it is named here: masked or encrypted columns, read as this login
+        sees them, and ``"row_level_security"`` for a table that a policy may filter. (templated)
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT. (templated)
+    :param delta_conn_id: an Airflow connection (aws, wasb, adls, google_cloud_platform) that says how to
+        reach the object store; asked in the task, under ``storage_options``. (templated)
     """
 
     mssql_conn_id: str
@@ -43,12 +47,14 @@ class MssqlCdcTable:
     key: tuple[str, ...] | None = None
     casts: Mapping[str, str] | None = None
     isolation: Isolation | None = None
+    allow: tuple[str, ...] | None = None
+    delta_conn_id: str | None = None
 
     def __post_init__(self) -> None:
         problems = [problem for problem in map(self._problem_of, fields(self)) if problem]
         if problems:
             raise ConfigurationError("MssqlCdcTable: " + "; ".join(problems))
-        for name in ("source", "split_by", "key"):
+        for name in ("source", "split_by", "key", "allow"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, tuple(value))
         for name in ("storage_options", "casts"):
@@ -119,6 +125,11 @@ def _casts_problem(value: Any) -> str | None:
     return f"casts is a dict {{column: SQL type}}, got {value!r}"
 
 
+def _connection_problem(value: Any) -> str | None:
+    good = isinstance(value, str) and bool(value.strip())
+    return None if good else f"delta_conn_id is the id of an Airflow connection, got {value!r}"
+
+
 def _isolation_problem(value: Any) -> str | None:
     if value == "snapshot" or (isinstance(value, str) and _JINJA.search(value)):
         return None
@@ -134,5 +145,7 @@ _OPTIONAL_CHECKS = cast(
         "key": _names_problem("key"),
         "casts": _casts_problem,
         "isolation": _isolation_problem,
+        "allow": _names_problem("allow"),
+        "delta_conn_id": _connection_problem,
     },
 )

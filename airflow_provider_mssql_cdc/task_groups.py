@@ -25,6 +25,7 @@ def mssql_cdc_bootstrap(
     rows_per_range: int = 1_000_000,
     resnapshot: bool | str = False,
     wait_seconds: int = 600,
+    verify_counts: bool = False,
     show_bounds: bool = False,
     pool: str = "default_pool",
     outlets: Any = None,
@@ -42,6 +43,8 @@ def mssql_cdc_bootstrap(
     :param rows_per_range: rows that one mapped task should read, when the table allows it.
     :param resnapshot: take a new snapshot although bronze holds one. (templated)
     :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
+    :param verify_counts: count each range on the server after it was read, and fail on a difference that no
+        change explains.
     :param show_bounds: show key bounds in the labels of the mapped tasks.
     :param pool: of all three tasks; a pool per source server limits the load on it.
     :param outlets: assets, of ``complete`` alone.
@@ -64,7 +67,12 @@ def mssql_cdc_bootstrap(
             **task_arguments,
         )
         read = MssqlCdcSnapshotOperator.partial(
-            task_id="read", table=table, show_bounds=show_bounds, pool=pool, **task_arguments
+            task_id="read",
+            table=table,
+            verify_counts=verify_counts,
+            show_bounds=show_bounds,
+            pool=pool,
+            **task_arguments,
         ).expand(key_range=plan.output)
         MssqlCdcCompleteOperator(
             task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments

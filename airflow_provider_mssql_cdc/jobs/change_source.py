@@ -51,7 +51,10 @@ class ChangeSource:
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table
         self.description: SourceDescription = describe(
-            session, capture_instance=table.capture_instance, source=table.source
+            session,
+            capture_instance=table.capture_instance,
+            source=table.source,
+            allow=table.allow or (),
         )
         if self.description.problems:
             raise PreflightFailed(table.label, self.description.problems)
@@ -117,7 +120,8 @@ class ChangeSource:
         ]
         known = {column.name.casefold() for column in columns}
         casts = {name: to for name, to in (self.table.casts or {}).items() if name.casefold() in known}
-        plan = plan_columns(columns, casts)
+        allow = [name for name in self.table.allow or () if name.casefold() in known]
+        plan = plan_columns(columns, casts, allow)
         if plan.problems:
             raise PreflightFailed(f"{self.table.label}, capture instance {instance.name},", plan.problems)
         return RecordedColumns(

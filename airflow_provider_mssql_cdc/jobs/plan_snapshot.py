@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create, problems_with
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -54,8 +55,9 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
     """
     table, started_at = request.table, datetime.now(UTC)
     with connect() as session:
-        source = loadable_table(session, table)
-        bronze = open_or_create(TableLocation.bronze_of(table), source.identity, source.lake_columns)
+        location = TableLocation.bronze_of(table)
+        source = loadable_table(session, table, also=partial(problems_with, location))
+        bronze = open_or_create(location, source.identity, source.lake_columns)
         stored = _stored_snapshot(bronze, request)
         if stored is not None:
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)
@@ -63,7 +65,9 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
             return [PlannedRange(plan, 0, 1, done=True, resnapshot=request.resnapshot)]
         for note in source.notes:
             log.info("%s: %s", table.label, note)
-        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
+        snapshot = record_snapshot(
+            session, source, bronze=bronze, wait_seconds=request.wait_seconds, label=table.label
+        )
         with session.transaction():
             ranges = cut_ranges(
                 session,
@@ -85,11 +89,15 @@ def _stored_snapshot(bronze: Bronze, request: PlanRequest) -> Lsn | None:
     return bronze.state.snapshot
 
 
-def _record_snapshot(
-    session: SourceSession, source: LoadableTable, *, bronze: Bronze, request: PlanRequest
+def record_snapshot(
+    session: SourceSession, source: LoadableTable, *, bronze: Bronze, wait_seconds: float, label: str
 ) -> Lsn:
-    """S, recorded before anything of the table is read; strictly above every S that bronze knows."""
-    deadline = time.monotonic() + request.wait_seconds
+    """S, recorded before anything of the table is read; strictly above every S that bronze knows.
+
+    :param wait_seconds: how long to wait for capture to pass those.
+    :raises NotReadyYet: it did not.
+    """
+    deadline = time.monotonic() + wait_seconds
     while True:
         snapshot = now(session, source.description.instance)
         newest = bronze.state.newest
@@ -97,7 +105,7 @@ def _record_snapshot(
             return snapshot
         if time.monotonic() >= deadline:
             raise NotReadyYet(
-                f"{request.table.label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and "
+                f"{label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and "
                 "a resnapshot needs a later LSN. Capture moves with the next commit, or within about five "
                 "minutes on a quiet database; if it does not, look at the capture job"
             )

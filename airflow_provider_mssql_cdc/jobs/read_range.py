@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind, ValueDoesNotFit
+from airflow_provider_mssql_cdc.jobs.recount import verify_count
 from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange
 from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.tsql.identifiers import shown
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 
 if TYPE_CHECKING:
@@ -26,12 +29,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 def read_range(
-    table: MssqlCdcTable, planned: PlannedRange, *, attempt: Attempt, connect: Callable[[], SourceSession]
+    table: MssqlCdcTable,
+    planned: PlannedRange,
+    *,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+    verify_counts: bool = False,
 ) -> StagedRange:
     """Read one key range and stage it; nothing, when bronze holds this snapshot or one above it.
 
+    :param verify_counts: count the range on the server after the read, and compare.
+    :raises CountsDiffer: the counts differ and no change explains it.
+    :raises ValueDoesNotFit: names the table, the range and the column; nothing of the range is kept.
     :raises ReplicaBehind: the server that answers is older than S.
     :raises RetentionGap: changes after S have been purged, so this snapshot leads nowhere.
     """
@@ -44,8 +57,9 @@ def read_range(
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
         bronze.check_columns(source.lake_columns)
-        _check_stamp(session, source, planned=planned, table=table)
-        files = _stage(session, source, bronze=bronze, planned=planned, attempt=attempt)
+        reached = _check_stamp(session, source, planned=planned, table=table)
+        since = reached if verify_counts else None
+        files = _stage(session, source, bronze=bronze, planned=planned, attempt=attempt, verify_since=since)
         after = horizon(session, source.description.instance)
     rows = sum(file.rows for file in files)
     log.info(
@@ -72,8 +86,11 @@ def _is_settled(bronze: Bronze, planned: PlannedRange) -> bool:
 
 def _check_stamp(
     session: SourceSession, source: LoadableTable, *, planned: PlannedRange, table: MssqlCdcTable
-) -> None:
-    """On the session that will read: it has passed S, and changes after S are still there."""
+) -> Lsn:
+    """On the session that will read: it has passed S, and changes after S are still there.
+
+    Returns how far capture has come.
+    """
     if planned.split != source.split_hash and not planned.key_range.is_whole_table:
         raise ConfigurationError(
             f"{table.label}: this plan was cut on other columns than the table is cut on now "
@@ -88,23 +105,55 @@ def _check_stamp(
             "that has caught up"
         )
     refuse_unretained(session, instance, position=planned.snapshot, label=table.label)
+    return reached
 
 
 def _stage(
-    session: SourceSession, source: LoadableTable, *, bronze: Bronze, planned: PlannedRange, attempt: Attempt
+    session: SourceSession,
+    source: LoadableTable,
+    *,
+    bronze: Bronze,
+    planned: PlannedRange,
+    attempt: Attempt,
+    verify_since: Lsn | None,
 ) -> tuple[StagedFile, ...]:
+    """Read and stage, and count again when asked to, in the same transaction where there is one."""
     committed_at = commit_time(session, planned.snapshot)
     statement = select_range(
         source.description.table, source.columns, split_by=source.split_columns, key_range=planned.key_range
     )
+    label = f"{source.description.table.label}, range {planned.index + 1} of {planned.count}"
     with session.transaction():
-        return stage_range(
+        files = stage_range(
             bronze,
             planned=planned,
             stamp=planned.snapshot,
             commit_ts=committed_at,
             instance=source.description.instance.name,
             columns=source.lake_columns,
-            batches=session.read(statement, captured_schema(source.lake_columns)),
+            batches=_with_casts_named(
+                session.read(statement, captured_schema(source.lake_columns), table=label), source
+            ),
             attempt=attempt.label,
         )
+        if verify_since is not None:
+            verify_count(
+                session,
+                source,
+                key_range=planned.key_range,
+                rows=sum(file.rows for file in files),
+                since=verify_since,
+                label=label,
+            )
+    return files
+
+
+def _with_casts_named(batches: Iterator[T], source: LoadableTable) -> Iterator[T]:
+    """The server does not say in which column a cast failed: the error names the columns that are cast."""
+    try:
+        yield from batches
+    except ValueDoesNotFit as exc:
+        if exc.column is not None or not source.casts:
+            raise
+        casts = ", ".join(f"{shown(name)} as {declared}" for name, declared in source.casts.items())
+        raise ValueDoesNotFit(f"{exc}. Columns that casts convert: {casts}") from exc

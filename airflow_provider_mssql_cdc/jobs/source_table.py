@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import PreflightFailed
@@ -15,6 +16,8 @@ from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
+TargetCheck = Callable[[SourceIdentity, Sequence[LakeColumn]], Iterable[str]]
+
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
@@ -24,6 +27,7 @@ class LoadableTable:
     """A source table that passed every check: what to read, on what to cut, and whose bronze it is.
 
     ``notes`` are sentences for the log: what was chosen, what is left out, what could not be told.
+    ``casts`` are the user's, by the column's own name.
     """
 
     description: SourceDescription
@@ -31,6 +35,7 @@ class LoadableTable:
     keys: KeyChoice
     identity: SourceIdentity
     notes: tuple[str, ...] = ()
+    casts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lake_columns(self) -> tuple[LakeColumn, ...]:
@@ -46,22 +51,32 @@ class LoadableTable:
         return columns_hash(tuple((column.name, str(column.sql_type)) for column in self.split_columns))
 
 
-def loadable_table(session: SourceSession, table: MssqlCdcTable) -> LoadableTable:
+def loadable_table(
+    session: SourceSession, table: MssqlCdcTable, *, also: TargetCheck | None = None
+) -> LoadableTable:
     """Describe the table and check all of it, so that every problem is reported at once.
 
+    :param also: further problems, of the target for one; asked only when there are some already. A target
+        that is all that is wrong fails where it is opened.
     :raises PreflightFailed: with one sentence, and its remedy, for each problem.
     """
-    description = describe(session, capture_instance=table.capture_instance, source=table.source)
-    columns = plan_columns(description.columns, table.casts or {})
+    allow = table.allow or ()
+    description = describe(session, capture_instance=table.capture_instance, source=table.source, allow=allow)
+    columns = plan_columns(description.columns, table.casts or {}, allow)
     keys = choose_keys(description, key=table.key, split_by=table.split_by)
     problems = (*description.problems, *columns.problems, *keys.problems)
+    identity = _identity_of(description, table)
     if problems:
-        raise PreflightFailed(table.label, problems)
-    identity = SourceIdentity(
+        more = also(identity, tuple(column.lake for column in columns.columns)) if also else ()
+        raise PreflightFailed(table.label, (*problems, *more))
+    notes = (*description.notes, *columns.warnings, *keys.reasons)
+    return LoadableTable(description, columns.columns, keys, identity, notes, casts=table.casts or {})
+
+
+def _identity_of(description: SourceDescription, table: MssqlCdcTable) -> SourceIdentity:
+    return SourceIdentity(
         conn_id=table.mssql_conn_id,
         database=description.table.database,
         schema=description.table.schema,
         table=description.table.name,
     )
-    notes = (*description.notes, *columns.warnings, *keys.reasons)
-    return LoadableTable(description, columns.columns, keys, identity, notes)

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, SourceObjectMissing
+from airflow_provider_mssql_cdc.errors import ForeignTable, PermanentError, SchemaDrift, SourceObjectMissing
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
 from airflow_provider_mssql_cdc.lake.identity import SOURCE_PROPERTY, described, identity_text, read_identity
 from airflow_provider_mssql_cdc.lake.location import TableLocation
@@ -186,6 +186,25 @@ def open_or_create(
     bronze.check_identity(identity)
     bronze.check_columns(columns)
     return bronze
+
+
+def problems_with(
+    location: TableLocation, identity: SourceIdentity, columns: Sequence[LakeColumn]
+) -> tuple[str, ...]:
+    """What :func:`open_or_create` would fail with, as sentences; nothing is written."""
+    try:
+        bronze = open_bronze(location)
+    except PermanentError as exc:
+        return (str(exc),)
+    if bronze is None:
+        return ()
+    problems: list[str] = []
+    for check in (lambda: bronze.check_identity(identity), lambda: bronze.check_columns(columns)):
+        try:
+            check()
+        except PermanentError as exc:
+            problems.append(str(exc))
+    return tuple(problems)
 
 
 def _create(location: TableLocation, identity: SourceIdentity, *, columns: Sequence[LakeColumn]) -> Bronze:

@@ -34,6 +34,17 @@ def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     return check
 
 
+def flag(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else f"is True or False, got {value!r}"
+
+
+def text(value: Any) -> str | None:
+    """A text that is not empty."""
+    good = isinstance(value, str) and bool(value.strip())
+    return None if good else f"is a text that is not empty, got {value!r}"
+
+
 def flag_or_template(value: Any) -> str | None:
     """True, False, or a template that renders to one of them."""
     if isinstance(value, str) and _JINJA.search(value):

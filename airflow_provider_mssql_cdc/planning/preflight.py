@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
 from airflow_provider_mssql_cdc.tsql.cdc import change_table
 from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
-
-ROW_LEVEL_SECURITY = "row_level_security"
-"""The word that allows a table under row-level security, beside names of columns."""
 
 _STALE_SECONDS = 30 * 60
 
@@ -126,8 +124,8 @@ def _table_problems(facts: SourceFacts, allow: Collection[str]) -> Iterator[str]
     if facts.row_level_security and ROW_LEVEL_SECURITY not in allow:
         yield (
             f"table {_label(facts)} is under row-level security, so this login may see a part of the rows "
-            "while CDC records all of them: exempt the login in the security policy, or allow "
-            f'"{ROW_LEVEL_SECURITY}" by name'
+            "while CDC records all of them: exempt the login in the security policy, or allow it by name, "
+            f'allow=("{ROW_LEVEL_SECURITY}",)'
         )
     if facts.memory_optimized:
         yield f"table {_label(facts)} is memory-optimized, which CDC does not track: load it another way"

@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, 
 from airflow_provider_mssql_cdc.planning.declared_types import parse_type
 from airflow_provider_mssql_cdc.planning.lake_names import indistinct, is_reserved, lake_name
 from airflow_provider_mssql_cdc.tsql.bounds import text_length
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier, shown
 from airflow_provider_mssql_cdc.tsql.projections import cast_projection, projection
 
 _LAKE_TYPES = {
@@ -47,6 +47,9 @@ _LAKE_TYPES = {
 }
 _MICROSECOND_DIGITS = 6
 
+ROW_LEVEL_SECURITY = "row_level_security"
+"""The word that allows a table under row-level security, beside names of columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
@@ -74,11 +77,13 @@ def plan_columns(
     :param allow: masked or encrypted columns that the user accepts as they are read.
     """
     targets, problems = _targets(columns, casts)
+    accepted, unknown = _accepted(columns, allow)
+    problems += unknown
     warnings: list[str] = []
     planned: list[PlannedColumn] = []
     for column in (column for column in columns if column.captured or not column.column_set):
         omission = _omission(column)
-        refusal = None if omission else _refusal(column, targets, allow=allow)
+        refusal = None if omission else _refusal(column, targets, allow=accepted)
         if omission is not None:
             warnings.append(omission)
         elif refusal is not None:
@@ -101,9 +106,22 @@ def find_column(columns: Sequence[Column], name: str) -> Column:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ValueError(f"the table has no column {quote_identifier(name)}")
-    names = ", ".join(quote_identifier(column.name) for column in found)
-    raise ValueError(f"{quote_identifier(name)} may be any of {names}: write it as the table does")
+        raise ValueError(f"the table has no column {shown(name)}")
+    names = ", ".join(shown(column.name) for column in found)
+    raise ValueError(f"{shown(name)} may be any of {names}: write it as the table does")
+
+
+def _accepted(columns: Sequence[Column], allow: Collection[str]) -> tuple[frozenset[str], list[str]]:
+    """The columns that are allowed by name, and what of it means none."""
+    accepted: set[str] = set()
+    problems: list[str] = []
+    for name in allow:
+        try:
+            accepted.add(find_column(columns, name).name)
+        except ValueError as exc:
+            if name != ROW_LEVEL_SECURITY:
+                problems.append(f"allow: {exc}")
+    return frozenset(accepted), problems
 
 
 def _targets(columns: Sequence[Column], casts: Mapping[str, str]) -> tuple[dict[str, SqlType], list[str]]:
@@ -117,6 +135,8 @@ def _targets(columns: Sequence[Column], casts: Mapping[str, str]) -> tuple[dict[
             problems.append(f"casts: {exc}")
             continue
         problem = _cast_problem(column, target)
+        if column.name in targets:
+            problem = f"column {shown(column.name)} is named twice"
         if problem is None:
             targets[column.name] = target
         else:
@@ -152,12 +172,13 @@ def _refusal(column: Column, targets: Mapping[str, SqlType], *, allow: Collectio
     if column.encrypted and column.name not in allow:
         return (
             f"{_label(column)} is encrypted (Always Encrypted), only ciphertext can be read: leave it out of "
-            "@captured_column_list, or allow it by name to load the ciphertext as binary"
+            "@captured_column_list, or allow it by name to load the ciphertext as binary, "
+            f'allow=("{column.name}",)'
         )
     if column.masked and column.name not in allow:
         return (
             f"{_label(column)} is masked and this login would read the mask: GRANT UNMASK to it, leave the "
-            "column out of @captured_column_list, or allow it by name"
+            f'column out of @captured_column_list, or allow it by name, allow=("{column.name}",)'
         )
     if column.encrypted or column.name in targets:
         return None
@@ -199,7 +220,7 @@ def lake_type(sql_type: SqlType) -> str:
 def _comment(column: Column, target: SqlType | None) -> str:
     """For people who look at the Delta table: where the column comes from and what the mapping changes."""
     read_as = target or column.sql_type
-    parts = [f"{quote_identifier(column.name).replace('%%', '%')} {column.sql_type}"]
+    parts = [f"{shown(column.name)} {column.sql_type}"]
     if target is not None:
         parts.append(f"cast to {target}")
     if column.encrypted:
@@ -220,7 +241,7 @@ def _name_problems(planned: Sequence[PlannedColumn]) -> list[str]:
     ]
     sources = {column.lake.name: column.source.name for column in planned}
     for group in indistinct(column.lake.name for column in planned):
-        names = " and ".join(quote_identifier(sources[name]) for name in group)
+        names = " and ".join(shown(sources[name]) for name in group)
         problems.append(
             f"columns {names} differ by case only and Delta cannot tell them apart: leave one out of "
             "@captured_column_list"
@@ -230,4 +251,4 @@ def _name_problems(planned: Sequence[PlannedColumn]) -> list[str]:
 
 def _label(column: Column) -> str:
     kind = "a CLR type" if column.sql_type.name == "clr" else str(column.sql_type)
-    return f"column {quote_identifier(column.name).replace('%%', '%')} ({kind})"
+    return f"column {shown(column.name)} ({kind})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
+from airflow_provider_mssql_cdc.planning.lake_names import source_name
+from airflow_provider_mssql_cdc.tsql.identifiers import result_name, shown
 
 Cast = Callable[[pa.Array], pa.Array]
 
@@ -24,11 +26,7 @@ class PlannedBatches:
     """
 
     def __init__(self, produced: pa.Schema, planned: pa.Schema, *, table: str) -> None:
-        if produced.names != planned.names:
-            raise SchemaDrift(
-                f"{table}: the server sent columns {produced.names}, planned were {planned.names}; "
-                "clear the plan task"
-            )
+        check_names(produced.names, planned, table=table)
         self._planned, self._table = planned, table
         self._casts = [
             self._cast_for(source.type, target) for source, target in zip(produced, planned, strict=True)
@@ -62,6 +60,18 @@ class PlannedBatches:
         return lambda column: column.cast(wanted, safe=True)
 
 
+def check_names(sent: Sequence[str], planned: pa.Schema, *, table: str) -> None:
+    """The result has the columns that were asked for, in their order.
+
+    :raises SchemaDrift: it has others.
+    """
+    if list(sent) != [result_name(name) for name in planned.names]:
+        raise SchemaDrift(
+            f"{table}: the server sent columns {list(sent)}, planned were {planned.names}; "
+            "clear the plan task"
+        )
+
+
 def in_calendar(column: pa.Array) -> pa.Array:
     """The column itself, when all its instants are in the years 1 to 9999.
 
@@ -76,10 +86,13 @@ def in_calendar(column: pa.Array) -> pa.Array:
 
 
 def does_not_fit(table: str, column: str, planned: pa.DataType) -> ValueDoesNotFit:
+    """:param column: its name in the lake."""
+    name = source_name(column)
     return ValueDoesNotFit(
-        f"{table}: column {column} holds a value that {planned} cannot hold; nothing of this range is kept. "
-        "Correct the value at the source, or read the column as text: "
-        f"casts={{{column!r}: 'varchar(100)'}}"
+        f"{table}: column {shown(name)} holds a value that {planned} cannot hold; nothing of what was read "
+        "is committed. Correct the value at the source, or read the column as text: "
+        f"casts={{{name!r}: 'varchar(100)'}}",
+        column=name,
     )
 
 

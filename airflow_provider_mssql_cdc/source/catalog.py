@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +49,16 @@ class SourceDescription:
 
 
 def describe(
-    session: SourceSession, *, capture_instance: str, source: tuple[str, str] | None = None
+    session: SourceSession,
+    *,
+    capture_instance: str,
+    source: tuple[str, str] | None = None,
+    allow: Collection[str] = (),
 ) -> SourceDescription:
     """Find the capture instance and describe its table, with everything that preflight has to say.
 
     :param source: (schema, table); needed only when the instance is not visible and its name does not tell.
+    :param allow: what the user accepts by name.
     :raises PreflightFailed: CDC is off on the database or on the table.
     :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
     :raises SourceObjectMissing: there is no such instance, or its table is gone.
@@ -80,7 +85,7 @@ def describe(
     may_unmask = _probe(session, catalog.may_unmask(), "may_unmask")
     columns = tuple(_columns(session, table, instance, may_unmask=may_unmask))
     facts = _facts(session, database, table_row, instance=instance, columns=columns, others=others)
-    judged = preflight(facts, columns=columns, isolation=session.isolation)
+    judged = preflight(facts, columns=columns, isolation=session.isolation, allow=allow)
     return SourceDescription(
         table=table,
         instance=instance,

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pymssql
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, SchemaDrift
+from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.source.batching import assembled
-from airflow_provider_mssql_cdc.source.casting import does_not_fit, in_calendar
+from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, in_calendar
 from airflow_provider_mssql_cdc.source.certificates import trusted_by_freetds
 from airflow_provider_mssql_cdc.source.connect import pymssql_arguments
 from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, check_count
@@ -59,7 +59,7 @@ class PymssqlConnection:
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
     ) -> Iterator[pa.RecordBatch]:
         cursor = self._run(counted(statement))
-        self._check_names(cursor, schema, table)
+        check_names([column[0] for column in cursor.description or ()], schema, table=table)
         rows, whole = 0, False
         try:
             for batch in assembled(_converted(cursor, schema, batch_rows, table), batch_rows=batch_rows):
@@ -86,13 +86,6 @@ class PymssqlConnection:
         cursor = self._connection.cursor()
         cursor.execute(with_literals(statement))
         return cursor
-
-    def _check_names(self, cursor: Any, schema: pa.Schema, table: str) -> None:
-        names = [column[0] for column in cursor.description or ()]
-        if names != schema.names:
-            raise SchemaDrift(
-                f"{table}: the server sent columns {names}, planned were {schema.names}; clear the plan task"
-            )
 
 
 def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.planned_column import PlannedColumn
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier, result_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 
@@ -142,6 +142,15 @@ def change_table(capture_instance: str) -> str:
     return qualified("cdc", f"{capture_instance}_CT")
 
 
+def any_change(capture_instance: str, *, after: Lsn) -> Statement:
+    """One row, ``found``, when the change table has a change above an LSN."""
+    return Statement(
+        f"SELECT TOP (1) 1 AS found\nFROM {change_table(capture_instance)} AS c\n"
+        "WHERE c.[__$start_lsn] > CONVERT(binary(10), %(after)s, 1)",
+        {"after": after.text},
+    )
+
+
 def change_rows(
     capture_instance: str,
     columns: Sequence[PlannedColumn],
@@ -159,7 +168,8 @@ def change_rows(
     command_id = "c.[__$command_id]" if has_command_id else "CAST(NULL AS int)"
     order = "c.[__$start_lsn], c.[__$command_id], " if has_command_id else "c.[__$start_lsn], "
     captured = "".join(
-        f",\n       {column.projection} AS {quote_identifier(column.lake.name)}" for column in columns
+        f",\n       {column.projection} AS {quote_identifier(result_name(column.lake.name))}"
+        for column in columns
     )
     return Statement(
         "SELECT CONVERT(varchar(22), c.[__$start_lsn], 1) AS [_start_lsn],\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.planned_column import PlannedColumn
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier, result_name
 from airflow_provider_mssql_cdc.tsql.predicate import Predicate
 from airflow_provider_mssql_cdc.tsql.predicates import range_pieces
 from airflow_provider_mssql_cdc.tsql.statement import Statement
@@ -23,7 +23,7 @@ def select_range(
 ) -> Statement:
     """The rows of one range, in no order; result columns carry the lake's names, in the planned order."""
     select_list = ",\n       ".join(
-        f"{column.projection} AS {quote_identifier(column.lake.name)}" for column in columns
+        f"{column.projection} AS {quote_identifier(result_name(column.lake.name))}" for column in columns
     )
     pieces = range_pieces(split_by, key_range)
     head = f"SELECT {select_list}\nFROM {table_name(table)}"

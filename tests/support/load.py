@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.embedded.replica import Replica
+from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone, ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
+from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.model.attempt import Attempt
@@ -30,9 +34,11 @@ class Load:
         instance: str,
         run_id: str = "manual__1",
         driver: DriverName | None = None,
+        login: str = "sa",
+        **arguments: Any,
     ) -> None:
-        self.server, self.driver = server, driver
-        self.table = MssqlCdcTable("erp", instance, str(folder / "bronze"), str(folder / "facts"))
+        self.server, self.driver, self.login = server, driver, login
+        self.table = MssqlCdcTable("erp", instance, str(folder / "bronze"), str(folder / "facts"), **arguments)
         self.run_id = run_id
 
     def connect(self, listener: EmbeddedSqlServer | Replica | None = None) -> SourceSession:
@@ -43,21 +49,24 @@ class Load:
                 "127.0.0.1",
                 port=port,
                 database=self.server.database,
-                login="sa",
-                password=self.server.password_of("sa"),
+                login=self.login,
+                password=self.server.password_of(self.login),
                 encryption="off",
                 driver=self.driver,
-            )
+            ),
+            isolation=self.table.isolation,
         )
 
     def attempt(self, task: str) -> Attempt:
         return Attempt("load", self.run_id, task)
 
-    def plan(self, *, rows_per_range: int = 100, resnapshot: bool = False) -> list[PlannedRange]:
+    def plan(
+        self, *, rows_per_range: int = 100, max_ranges: int = 100, resnapshot: bool = False
+    ) -> list[PlannedRange]:
         request = PlanRequest(
             self.table,
             self.attempt("plan"),
-            max_ranges=100,
+            max_ranges=max_ranges,
             rows_per_range=rows_per_range,
             resnapshot=resnapshot,
             wait_seconds=0,
@@ -65,17 +74,33 @@ class Load:
         return plan_snapshot(request, connect=self.connect)
 
     def read(
-        self, planned: PlannedRange, *, listener: EmbeddedSqlServer | Replica | None = None
+        self,
+        planned: PlannedRange,
+        *,
+        listener: EmbeddedSqlServer | Replica | None = None,
+        verify_counts: bool = False,
     ) -> StagedRange:
+        """One range, whose plan went through XCom as JSON."""
         return read_range(
-            self.table, planned, attempt=self.attempt("read"), connect=lambda: self.connect(listener)
+            self.table,
+            PlannedRange.from_xcom(json.loads(json.dumps(planned.to_xcom()))),
+            attempt=self.attempt("read"),
+            connect=lambda: self.connect(listener),
+            verify_counts=verify_counts,
         )
 
     def complete(self, outcomes: list[StagedRange]) -> CompletedSnapshot:
         return complete_snapshot(self.table, outcomes, attempt=self.attempt("complete"), connect=self.connect)
 
-    def all(self) -> CompletedSnapshot:
-        return self.complete([self.read(planned) for planned in self.plan()])
+    def all(self, *, rows_per_range: int = 100) -> CompletedSnapshot:
+        return self.complete([self.read(planned) for planned in self.plan(rows_per_range=rows_per_range)])
+
+    def changes(self) -> ChangesDone:
+        """What CDC has recorded since."""
+        request = ChangesRequest(self.table, self.attempt("changes"), quiet_seconds=0)
+        done = run_changes(request, connect=self.connect)
+        assert isinstance(done, ChangesDone), done
+        return done
 
     def bronze_version(self) -> int:
         return DeltaTable(self.table.bronze).version()

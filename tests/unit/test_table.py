@@ -33,6 +33,8 @@ GOOD = {
         ("key", ("id", 3), "key holds something"),
         ("casts", {"loc": ""}, "casts is a dict"),
         ("casts", ["loc"], "casts is a dict"),
+        ("allow", "salary", "allow is a tuple"),
+        ("allow", ("salary", "salary"), "allow names a column twice"),
         ("isolation", "nolock", 'isolation is None (READ COMMITTED) or "snapshot"'),
         ("isolation", "serializable", "isolation is None"),
         ("storage_options", {"AWS_REGION": 1}, "storage_options holds values that are no text"),

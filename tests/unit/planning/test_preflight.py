@@ -12,7 +12,8 @@ from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
 from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
-from airflow_provider_mssql_cdc.planning.preflight import ROW_LEVEL_SECURITY, preflight
+from airflow_provider_mssql_cdc.planning.preflight import preflight
+from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
 
 INSTANCE = CaptureInstance(
     name="dbo_orders",
@@ -81,7 +82,7 @@ def test_a_good_table_has_neither_problems_nor_notes() -> None:
             {"instance": replace(INSTANCE, drop_pending=True)},
             ["is pending drop", "enable CDC on the table again"],
         ),
-        ({"row_level_security": True}, ["under row-level security", f'allow "{ROW_LEVEL_SECURITY}"']),
+        ({"row_level_security": True}, ["under row-level security", f'allow=("{ROW_LEVEL_SECURITY}",)']),
         ({"memory_optimized": True}, ["is memory-optimized"]),
     ],
 )

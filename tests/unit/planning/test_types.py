@@ -58,8 +58,15 @@ def test_types_without_a_counterpart_need_a_cast_by_the_user(declared: str) -> N
     assert 'casts={"c": ' in problem
     cast = plan_columns([column("c", declared)], {"c": "nvarchar(4000)"})
     assert cast.problems == ()
-    assert cast.columns[0].projection == "CAST([c] AS nvarchar(4000))"
+    assert cast.columns[0].projection == whole("nvarchar(4000)", "nvarchar(4000)", "nvarchar", 8000)
     assert cast.columns[0].lake.data_type == "string"
+
+
+def whole(target: str, read: str, wide: str, most: int) -> str:
+    """A cast that fails where CAST would cut."""
+    length = f"DATALENGTH(CAST([c] AS {wide}(max)))"
+    failing = f"CAST(CAST(N'longer than {target}: ' + CAST({length} AS nvarchar(20)) AS int) AS {read})"
+    return f"CASE WHEN {length} > {most} THEN {failing} ELSE CAST([c] AS {read}) END"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,20 @@ def test_types_without_a_counterpart_need_a_cast_by_the_user(declared: str) -> N
         ("decimal(38,0)", "bigint", "int64", "CAST([c] AS bigint)"),
         ("bigint", "tinyint", "int16", "CAST(CAST([c] AS tinyint) AS smallint)"),
         ("varchar(50)", "uniqueidentifier", "string", "CONVERT(varchar(36), CAST([c] AS uniqueidentifier))"),
-        ("hierarchyid", "varbinary(892)", "binary", "CAST([c] AS varbinary(892))"),
+        (
+            "hierarchyid",
+            "varbinary(892)",
+            "binary",
+            whole("varbinary(892)", "varbinary(892)", "varbinary", 892),
+        ),
+        ("geography", "varchar(max)", "string", "CAST([c] AS nvarchar(max))"),
+        ("geography", "varchar(100)", "string", whole("varchar(100)", "nvarchar(100)", "nvarchar", 200)),
+        ("xml", "varchar(8000)", "string", whole("varchar(8000)", "nvarchar(max)", "nvarchar", 16000)),
+        ("nvarchar(40)", "varchar(10)", "string", whole("varchar(10)", "nvarchar(10)", "nvarchar", 20)),
+        ("nvarchar(40)", "varchar(40)", "string", "CAST([c] AS nvarchar(40))"),
+        ("varbinary(40)", "binary(8)", "binary", whole("binary(8)", "binary(8)", "varbinary", 8)),
+        ("varbinary(8)", "varbinary(40)", "binary", "CAST([c] AS varbinary(40))"),
+        ("int", "varbinary(2)", "binary", whole("varbinary(2)", "varbinary(2)", "varbinary", 2)),
     ],
 )
 def test_a_cast_prints_all_digits_and_is_mapped_like_its_type(
@@ -95,6 +115,8 @@ def test_a_cast_prints_all_digits_and_is_mapped_like_its_type(
         ({"id": "varchar"}, "varchar needs a length"),
         ({"at": "varchar(19)"}, "column [at] (datetime2(7)) needs 27 characters as text"),
         ({"at": "nchar(26)"}, "needs 27 characters"),
+        ({"at": "varchar(27)", "AT": "varchar(30)"}, "column [at] is named twice"),
+        ({"100%": "int"}, "the table has no column [100%]"),
     ],
 )
 def test_a_cast_that_cannot_be_made_is_a_problem(casts: dict[str, str], said: str) -> None:
@@ -140,6 +162,14 @@ def test_a_masked_or_encrypted_column_is_loaded_when_it_is_allowed_by_name() -> 
     assert plan.problems == ()
     assert [planned.lake.data_type for planned in plan.columns] == ["string", "binary"]
     assert "ciphertext" in plan.columns[1].lake.comment
+
+
+def test_what_is_allowed_is_found_in_any_case_and_what_is_not_there_is_a_problem() -> None:
+    columns = [column("Salary", "int", masked=True), column("id", "int")]
+    assert plan_columns(columns, {}, allow=("SALARY", "row_level_security")).problems == ()
+    problems = plan_columns(columns, {}, allow=("salry",)).problems
+    assert problems[0] == "allow: the table has no column [salry]"
+    assert 'allow=("Salary",)' in problems[1]
 
 
 def test_every_problem_is_reported_at_once() -> None:
