@@ -36,6 +36,12 @@ DAMAGED = f"{STAGED}::test_a_file_that_is_not_what_was_staged_is_named_and_nothi
 ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
 CLAIMED = f"{STAGED}::test_a_claim_that_the_file_does_not_bear_out_is_refused"
 
+CHANGES = "tests/unit/jobs/test_changes.py"
+CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
+WINDOWS = "tests/unit/planning/test_windows.py"
+INTERVALS = "tests/unit/planning/test_intervals.py"
+TRIGGER = "tests/unit/triggers/test_capture.py"
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "P1 the session that reads has passed the stamp",
@@ -238,5 +244,155 @@ MUTANTS: tuple[Mutant, ...] = (
         """return _Problem(f"{file.path}: {difference}", drift=True) if difference else footer""",
         """return footer""",
         f"{STAGED}::test_a_file_of_other_columns_is_drift",
+    ),
+    Mutant(
+        "changes: a window is committed at the position it started from alone",
+        f"{PACKAGE}/lake/changes.py",
+        """            *_moved(bronze, window),
+            *_batch_transactions(bronze, batch),
+""",
+        """            *lsn_transactions(CHANGES, window.until),
+            Transaction(BATCH, batch),
+""",
+        f"{CHANGES}::test_two_runs_at_once_add_every_change_once",
+    ),
+    Mutant(
+        "changes: the low watermark is asked for again after the read",
+        f"{PACKAGE}/jobs/read_window.py",
+        """refuse_gap(run, run.source.still_there(instance), position=window.after)""",
+        """pass""",
+        f"{CHANGES}::test_a_window_is_not_committed_when_cleanup_overtook_the_read",
+    ),
+    Mutant(
+        "changes: the instance is still the one that the read began with",
+        f"{PACKAGE}/jobs/change_source.py",
+        """return self.reach(refreshed(self.session, instance))""",
+        """return self.reach(instance)""",
+        f"{CHANGE_GUARDS}::test_an_instance_made_again_while_it_is_read_commits_nothing",
+    ),
+    Mutant(
+        "changes: a gap is not stepped over",
+        f"{PACKAGE}/planning/windows.py",
+        """return position.incremented() >= self.low""",
+        """return True""",
+        f"{CHANGE_GUARDS}::test_a_gap_is_recorded_refused_and_moves_nothing",
+    ),
+    Mutant(
+        "changes: an empty range is never sent",
+        f"{PACKAGE}/jobs/extend_changes.py",
+        """return reading if reading.until > position else None""",
+        """return reading""",
+        f"{CHANGES}::test_a_second_run_reads_no_change_twice_and_commits_nothing",
+    ),
+    Mutant(
+        "changes: a position ahead of the server is refused",
+        f"{PACKAGE}/jobs/gaps.py",
+        """if position > reached:""",
+        """if False:""",
+        f"{CHANGE_GUARDS}::test_a_restored_database_that_is_behind_the_position_is_refused",
+    ),
+    Mutant(
+        "changes: a replica that is behind is tried again",
+        f"{PACKAGE}/jobs/gaps.py",
+        """if is_read_only(run.session):""",
+        """if False:""",
+        f"{CHANGE_GUARDS}::test_a_replica_that_is_behind_is_tried_again",
+    ),
+    Mutant(
+        "changes: an LSN given out again is noticed by its commit time",
+        f"{PACKAGE}/planning/windows.py",
+        """return (recorded - mapped) % _QUARTER_HOUR == timedelta()""",
+        """return True""",
+        f"{CHANGE_GUARDS}::test_a_restored_database_that_has_overtaken_the_position_is_refused",
+    ),
+    Mutant(
+        "changes: below a newer instance's start capture itself is the bound",
+        f"{PACKAGE}/planning/windows.py",
+        """end = min(bound, configured.low.decremented(), bridge.captured or position)""",
+        """end = min(bound, configured.low.decremented())""",
+        f"{CHANGE_GUARDS}::test_below_the_newer_instances_start_nothing_is_taken_for_read_before_capture_was_there",
+    ),
+    Mutant(
+        "changes: windows are cut where the newer instance begins",
+        f"{PACKAGE}/planning/windows.py",
+        """    if configured.keeps(position):
+        return Reading(""",
+        """    if True:
+        return Reading(""",
+        f"{WINDOWS}::test_the_instance_that_leads_on",
+    ),
+    Mutant(
+        "changes: without coverage nothing is read",
+        f"{PACKAGE}/jobs/extend_changes.py",
+        """if not request.start_now and (bronze is None or bronze.state.coverage is None):""",
+        """if False:""",
+        f"{CHANGES}::test_without_a_snapshot_a_run_is_skipped_and_says_what_is_missing",
+    ),
+    Mutant(
+        "changes: a facts row that is missing is written again",
+        f"{PACKAGE}/jobs/extend_changes.py",
+        """        write_missing_facts(run)
+""",
+        """        pass
+""",
+        f"{CHANGES}::test_a_facts_row_that_was_not_written_comes_with_the_next_run",
+    ),
+    Mutant(
+        "repairs: committed on the very version they were worked out on",
+        f"{PACKAGE}/lake/bronze.py",
+        """max_commit_retries=None if overtaken else 0""",
+        """max_commit_retries=None""",
+        f"{CHANGES}::test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing",
+    ),
+    Mutant(
+        "repairs: rows of snapshots stay",
+        f"{PACKAGE}/lake/repairs.py",
+        """_FIRST_CHANGE = 1""",
+        """_FIRST_CHANGE = 0""",
+        f"{CHANGES}::test_a_repair_leaves_the_rows_of_snapshots_as_they_are",
+    ),
+    Mutant(
+        "repairs: changes outside the window stay",
+        f"{PACKAGE}/lake/repairs.py",
+        """until = pc.less_equal(lsns, window.until.text)""",
+        """until = pc.is_valid(lsns)""",
+        f"{CHANGES}::test_a_repair_replaces_exactly_its_rows",
+    ),
+    Mutant(
+        "intervals: one whose commits are forgotten is not repaired",
+        f"{PACKAGE}/planning/intervals.py",
+        """if lower is None and not base_kept:""",
+        """if False:""",
+        f"{INTERVALS}::test_what_a_run_does_with_its_interval",
+    ),
+    Mutant(
+        "intervals: in the repeated hour no earlier commit is cut off",
+        f"{PACKAGE}/planning/intervals.py",
+        """if begins < local < ends or (local == begins and at >= after):""",
+        """if False:""",
+        f"{INTERVALS}::test_the_cut_never_goes_back_and_never_cuts_off_an_earlier_commit",
+    ),
+    Mutant(
+        "schema: a column that CDC does not record is never filled with NULL",
+        f"{PACKAGE}/planning/schema_changes.py",
+        """    if lost:
+""",
+        """    if False:
+""",
+        f"{CHANGE_GUARDS}::test_a_column_dropped_and_added_again_stops",
+    ),
+    Mutant(
+        "schema: a new column is accepted on purpose or not at all",
+        f"{PACKAGE}/planning/schema_changes.py",
+        """if added and not accept_nulls:""",
+        """if False:""",
+        f"{CHANGE_GUARDS}::test_a_column_that_the_newer_instance_adds_stops_where_it_begins",
+    ),
+    Mutant(
+        "capture: a look at the server never holds up the event loop",
+        f"{PACKAGE}/triggers/capture.py",
+        """await asyncio.to_thread(self._look, connection)""",
+        """self._look(connection)""",
+        f"{TRIGGER}::test_a_server_that_says_nothing_does_not_hold_up_the_event_loop",
     ),
 )

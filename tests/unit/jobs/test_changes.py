@@ -307,6 +307,22 @@ def test_a_repair_replaces_exactly_its_rows(world: ChangesWorld) -> None:
     assert len(world.bronze("_operation = 0")) == 3
 
 
+def test_a_repair_leaves_the_rows_of_snapshots_as_they_are(world: ChangesWorld) -> None:
+    world.bootstrap()
+    world.insert(4)
+    world.changes()
+    world.tick(60)
+    world.bootstrap(resnapshot=True, run_id="again")
+    DeltaTable(world.table.bronze).optimize.compact()
+    world.tick(3600)
+    world.changes()
+    done = world.interval(NINE, TEN)
+    assert isinstance(done, ChangesDone)
+    assert (done.event, done.windows) == ("repair", 1)
+    assert len(world.bronze("_operation = 0")) == 3 + 4
+    assert world.rebuilt() == world.source()
+
+
 def test_a_repair_brings_back_rows_that_somebody_deleted_from_bronze(world: ChangesWorld) -> None:
     world.bootstrap()
     world.insert(4, 5)
