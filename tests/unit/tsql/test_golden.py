@@ -71,6 +71,16 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "select_whole_table": lambda: select((), None, None),
     "select_every_type": lambda: select((), None, None, columns=EVERY_TYPE),
     "select_with_casts": lambda: select((), None, None, columns=CAST_COLUMNS, casts=CASTS),
+    "select_with_casts_that_might_cut": lambda: select(
+        (),
+        None,
+        None,
+        columns=(column("loc", "geography"), column("name", "nvarchar(40)"), column("raw", "varbinary(40)")),
+        casts={"loc": "varchar(100)", "name": "varchar(10)", "raw": "binary(8)"},
+    ),
+    "select_a_name_that_grows_too_long": lambda: select(
+        (), None, None, columns=(column("a b" * 40, "int"),)
+    ),
     "select_awkward_names": lambda: select(
         AWKWARD[:2], ("1", "-0.0500"), ("2", "7.0000"), columns=AWKWARD, table=HOSTILE
     ),
@@ -145,6 +155,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "cdc_commit_time_by_zone": lambda: cdc.commit_time(S, ZONE),
     "cdc_newest_mapping": cdc.newest_mapping,
     "cdc_mappings_between": lambda: cdc.mappings_between(S, E, limit=1, zone=ZONE),
+    "cdc_any_change": lambda: cdc.any_change("dbo_orders", after=S),
     "cdc_change_rows": lambda: cdc.change_rows(
         "dbo_orders", plan_columns(AWKWARD, {}).columns, after=S, until=E
     ),
