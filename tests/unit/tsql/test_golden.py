@@ -78,9 +78,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
         columns=(column("loc", "geography"), column("name", "nvarchar(40)"), column("raw", "varbinary(40)")),
         casts={"loc": "varchar(100)", "name": "varchar(10)", "raw": "binary(8)"},
     ),
-    "select_a_name_that_grows_too_long": lambda: select(
-        (), None, None, columns=(column("a b" * 40, "int"),)
-    ),
+    "select_a_name_that_grows_too_long": lambda: select((), None, None, columns=(column("a b" * 40, "int"),)),
     "select_awkward_names": lambda: select(
         AWKWARD[:2], ("1", "-0.0500"), ("2", "7.0000"), columns=AWKWARD, table=HOSTILE
     ),
