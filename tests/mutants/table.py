@@ -81,26 +81,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "P4 S is recorded before the key is measured",
         f"{PACKAGE}/jobs/plan_snapshot.py",
-        """        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
-        with session.transaction():
-            ranges = cut_ranges(
-                session,
-                source.description.table,
-                source.keys,
-                rows_per_range=request.rows_per_range,
-                max_ranges=request.max_ranges,
-            )
-""",
-        """        with session.transaction():
-            ranges = cut_ranges(
-                session,
-                source.description.table,
-                source.keys,
-                rows_per_range=request.rows_per_range,
-                max_ranges=request.max_ranges,
-            )
-        snapshot = _record_snapshot(session, source, bronze=bronze, request=request)
-""",
+        """        facts = plan_facts(bronze, snapshot,""",
+        """        snapshot = now(session, source.description.instance)
+        facts = plan_facts(bronze, snapshot,""",
         f"{ORDER}::test_s_is_recorded_before_the_key_is_measured",
     ),
     Mutant(
