@@ -7,7 +7,7 @@ of its objects: a second of CPU and some 50 MB for every task.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,8 +43,17 @@ def repeated(value: Any, arrow_type: pa.DataType, *, length: int) -> pa.Array:
     )
 
 
+def several(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+    """An array of numbers or times, none of them NULL."""
+    layout, convert = _LAYOUT[arrow_type]
+    packed = b"".join(struct.pack(layout, convert(value)) for value in values)
+    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(packed)])
+
+
 def one(value: Any, arrow_type: pa.DataType) -> pa.Array:
     """An array of ``value`` alone, of exactly this type."""
+    if value is not None and pa.types.is_boolean(arrow_type):
+        return pa.Array.from_buffers(arrow_type, 1, [None, pa.py_buffer(bytes([bool(value)]))])
     if value is not None and pa.types.is_string(arrow_type):
         return one_text(value)
     return repeated(value, arrow_type, length=1)

@@ -17,6 +17,7 @@ Event = Literal[
     "resnapshot",
     "changes",
     "repair",
+    "merge",
     "gap",
     "schema_change",
     "capture_instance_switched",
@@ -31,7 +32,7 @@ class FactsRow:
     Times carry their zone. ``rows`` counts every row written; ``deletes``, ``inserts`` and ``updates``
     count changes only, an update once.
 
-    :param target: canonical path or URI of the bronze table.
+    :param target: canonical path or URI of the bronze table; of the silver table for ``merge``.
     :param source: the source table, for people: connection, database, schema and table.
     :param snapshot: S, for events of a snapshot.
     :param min_lsn: smallest LSN of the rows; on a finished snapshot min = max = end = S.

@@ -1,0 +1,180 @@
+"""Keep silver from bronze: skip, wait, merge what is new, or build it anew."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
+from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
+from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write_missing_facts
+from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
+from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.lake.identity import described
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.log_checks import refuse_deletion_vectors
+from airflow_provider_mssql_cdc.lake.silver.keep import keep
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved
+from airflow_provider_mssql_cdc.lake.silver.table import (
+    Silver,
+    bronze_number,
+    create_silver,
+    open_silver,
+    refuse_foreign,
+)
+from airflow_provider_mssql_cdc.lake.transactions import read_horizon
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.horizon import Consistency, consistency
+from airflow_provider_mssql_cdc.planning.merge_decision import NoSnapshot, Rebuild, decide_merge
+from airflow_provider_mssql_cdc.planning.silver_key import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+_LOST_AT_MOST = 20
+
+Connect = Callable[[], "SourceSession"]
+
+
+def merge_silver(order: MergeOrder, *, connect: Connect) -> Skipped | Awaited | MergedSilver:
+    """Bring silver to the version of bronze that is there now; the source is asked only when it is built.
+
+    Run again it finds its own position and does nothing; of two at once one commits, and the other goes on
+    from there.
+
+    :raises UnsupportedKey: silver needs a key that tells the source's rows apart.
+    :raises ForeignTable: bronze or silver belongs to another source table.
+    :raises CommitConflict: other merges were first too often.
+    """
+    bronze = open_bronze(TableLocation.bronze_of(order.table))
+    if bronze is None:
+        return _without_snapshot(order, f"there is no bronze table at {order.table.bronze} yet")
+    _refuse_wrong_tables(order, bronze)
+    for _ in range(_LOST_AT_MOST - 1):
+        try:
+            return _merge_once(order, bronze, connect)
+        except SilverMoved as exc:
+            log.info("%s: %s", order.table.label, exc)
+            bronze.reload()
+    return _merge_once(order, bronze, connect)
+
+
+def _refuse_wrong_tables(order: MergeOrder, bronze: Bronze) -> None:
+    if order.location == bronze.location:
+        raise ConfigurationError(f"{order.table.label}: silver and bronze are one path, {bronze.location}")
+    if bronze.identity.conn_id != order.table.mssql_conn_id:
+        raise ForeignTable(
+            f"{bronze.location} belongs to {described(bronze.identity)}, and this table names connection "
+            f"{order.table.mssql_conn_id}"
+        )
+    refuse_deletion_vectors(bronze.table)
+
+
+def _without_snapshot(order: MergeOrder, reason: str) -> Skipped | Awaited:
+    sentence = f"{order.table.label}: silver stays as it is: {reason}"
+    return Awaited(sentence) if order.wait_consistent else Skipped(sentence)
+
+
+def _merge_once(order: MergeOrder, bronze: Bronze, connect: Connect) -> Skipped | Awaited | MergedSilver:
+    silver = open_silver(order.location)
+    if silver is not None:
+        refuse_foreign(silver, bronze)
+        write_missing_facts(order, silver)
+    position = silver.position if silver else None
+    decision = decide_merge(
+        position,
+        bronze.state,
+        bronze=bronze_number(bronze),
+        damage=silver.damage if silver else None,
+    )
+    if isinstance(decision, NoSnapshot):
+        return _without_snapshot(order, decision.reason)
+    snapshot, past = _consistency(bronze)
+    if order.wait_consistent and not past.passed:
+        return Awaited(f"{order.table.label}: silver stays as it is: {past.reason}")
+    if silver is None or isinstance(decision, Rebuild):
+        silver = _with_the_sources_key(order, bronze, silver, connect=connect)
+    request = MergeRequest(
+        silver,
+        bronze,
+        snapshot,
+        decided_on=position,
+        prefix=f"silver-{bronze.version:08d}-{order.attempt.run}-{secrets.token_hex(4)}",
+        run_id=order.attempt.run_id,
+    )
+    commit = keep(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
+    return _said(order, silver, bronze, commit=commit, past=past)
+
+
+def _consistency(bronze: Bronze) -> tuple[Lsn, Consistency]:
+    snapshot, coverage = bronze.state.snapshot, bronze.state.coverage
+    assert snapshot is not None
+    assert coverage is not None
+    horizon = read_horizon(bronze.table, snapshot)
+    return snapshot, consistency(horizon, coverage.changes, stamp=read_changes_state(bronze.table).stamp)
+
+
+def _with_the_sources_key(
+    order: MergeOrder, bronze: Bronze, silver: Silver | None, *, connect: Connect
+) -> Silver:
+    """Silver by the key that the source's catalog, or the user, gives; made when it is not there."""
+    with connect() as session:
+        source = loadable_table(session, order.table)
+        bronze.check_identity(source.identity)
+        key = silver_key(source.keys.key, source.columns, label=order.table.label)
+        if source.keys.key is not None and source.keys.key_to_check:
+            check_key(session, source.description.table, source.keys.key)
+    if silver is None:
+        silver = create_silver(order.location, bronze, key=key)
+        refuse_foreign(silver, bronze)
+    refuse_other_key(silver.key, key, silver=str(silver.location))
+    return silver
+
+
+def _refuse_to_empty(order: MergeOrder, connect: Connect) -> None:
+    """Bronze says that the table is empty: the source has to say so too.
+
+    :raises StateDamaged: it has rows.
+    """
+    with connect() as session:
+        source = loadable_table(session, order.table)
+        rows = count_rows(session, source.description.table, (), KeyRange())
+    if rows:
+        raise StateDamaged(
+            f"{order.table.label}: by bronze the table is empty, and the source counts {rows:,} rows: silver "
+            f"is left as it is. Look at the newest snapshot in {order.table.bronze}; "
+            "mssql_cdc_bootstrap(resnapshot=True) takes a new one"
+        )
+
+
+def _said(
+    order: MergeOrder, silver: Silver, bronze: Bronze, *, commit: MergeCommit, past: Consistency
+) -> MergedSilver:
+    """Log and facts of what was done."""
+    merged = MergedSilver(
+        version=commit.version,
+        rows=commit.rows,
+        position=commit.position,
+        counts=commit.counts,
+        rebuilt=commit.rebuilt,
+        consistency=past,
+        horizon=read_horizon(bronze.table, commit.position.snapshot),
+    )
+    write_merge_facts(order, silver, merged)
+    counts = commit.counts
+    log.info(
+        "%s: silver has %d rows (%d inserted, %d updated, %d deleted; %d of %d files written again); %s: %s",
+        *(order.table.label, commit.rows, counts.inserted, counts.updated, counts.deleted),
+        *(counts.files_removed, counts.files_removed + counts.files_kept),
+        "it is the source's state" if past.passed else "it is not yet the source's state",
+        past.reason,
+    )
+    return merged

@@ -1,0 +1,1 @@
+"""Silver: the current state of one source table, kept from its bronze table."""

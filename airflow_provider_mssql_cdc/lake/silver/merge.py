@@ -1,0 +1,202 @@
+"""The one commit of a merge: new rows and the position that they are true of, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake.transaction import AddAction, RemoveAction
+
+from airflow_provider_mssql_cdc.errors import CommitConflict
+from airflow_provider_mssql_cdc.lake.added_files import LogForgotten, files_added_since
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, latest_images, named_keys
+from airflow_provider_mssql_cdc.lake.silver.files import (
+    SilverFile,
+    add_actions,
+    current_files,
+    discard,
+    outdated_files,
+    remove_actions,
+    replaced_rows,
+    stage,
+)
+from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
+from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
+from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.silver import MergeCounts, SilverPosition
+from airflow_provider_mssql_cdc.model.staged import StagedFile
+
+
+class SilverMoved(CommitConflict):
+    """Another merge has moved silver's position meanwhile; nothing of this one was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCommit:
+    """What silver is now.
+
+    :param version: of silver.
+    :param rows: in silver.
+    :param rebuilt: why every row was replaced; None for a merge of changes.
+    """
+
+    version: int
+    rows: int
+    position: SilverPosition
+    counts: MergeCounts
+    rebuilt: str | None = None
+
+    def user_metadata(self, run_id: str) -> dict[str, Any]:
+        """What the commit says of itself in the log: for people, and for a facts row that is missing."""
+        return {
+            "bronze_version": self.position.version,
+            "snapshot": self.position.snapshot.text,
+            "changes": self.position.changes.text,
+            "rebuilt": self.rebuilt,
+            "rows": self.rows,
+            "changed_keys": self.counts.changed_keys,
+            "inserted": self.counts.inserted,
+            "updated": self.counts.updated,
+            "deleted": self.counts.deleted,
+            "files_added": self.counts.files_added,
+            "files_removed": self.counts.files_removed,
+            "files_kept": self.counts.files_kept,
+            "run_id": run_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """One attempt to bring silver to a version of bronze.
+
+    :param snapshot: S, whose rows silver begins with.
+    :param decided_on: silver's position when it was decided what to do.
+    :param prefix: of the names of the files that it writes; never one used before.
+    :param run_id: Airflow's own, for people.
+    """
+
+    silver: Silver
+    bronze: Bronze
+    snapshot: Lsn
+    decided_on: SilverPosition | None
+    prefix: str
+    run_id: str
+
+
+def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
+    """Bring up to date what change rows name that came into bronze after version ``since``.
+
+    Without such rows the position alone is moved, and no row is read.
+
+    :raises LogForgotten: bronze no longer tells what came since; rebuild.
+    :raises SilverMoved: another merge was first.
+    """
+    silver, bronze = request.silver, request.bronze
+    files = files_added_since(bronze, since)
+    named = named_keys(bronze, files, key=silver.key, above=request.snapshot)
+    if named is None:
+        return _until_committed(request, lambda: _commit(request, [], ()))
+    images = latest_images(bronze, named, columns=silver.schema.names)
+    if images.num_rows < len(named.keys):
+        raise LogForgotten("change rows that came since have been taken out again")
+
+    def once() -> MergeCommit:
+        overlay = Overlay(named.keys, images, silver.schema)
+        outdated = outdated_files(silver, overlay)
+        prefix = f"{request.prefix}-v{silver.version}"
+        staged = stage(silver, prefix, replaced_rows(silver, outdated, overlay))
+        with _discarding_on_failure(silver, staged):
+            return _commit(request, outdated, staged, overlay=overlay)
+
+    return _until_committed(request, once)
+
+
+def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], None]) -> MergeCommit:
+    """Replace every row by the snapshot's with the changes above it; streamed, in one commit.
+
+    :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
+    :raises SilverMoved: another merge was first.
+    """
+    silver, bronze, snapshot = request.silver, request.bronze, request.snapshot
+    named = named_keys(bronze, changed_files(bronze, snapshot), key=silver.key, above=snapshot)
+    overlay = None
+    if named is not None:
+        images = latest_images(bronze, named, columns=silver.schema.names)
+        overlay = Overlay(named.keys, images, silver.schema)
+    rows = snapshot_rows(bronze, snapshot, schema=silver.schema, key=silver.key)
+    staged = stage(silver, request.prefix, _overlaid(rows, overlay))
+
+    def once() -> MergeCommit:
+        if not staged and any(file.rows for file in current_files(silver)):
+            confirm_empty()
+        return _commit(request, current_files(silver), staged, overlay=overlay, rebuilt=reason)
+
+    with _discarding_on_failure(silver, staged):
+        return _until_committed(request, once)
+
+
+def _overlaid(rows: Iterator[pa.RecordBatch], overlay: Overlay | None) -> Iterator[pa.RecordBatch]:
+    if overlay is None:
+        yield from rows
+        return
+    for batch in rows:
+        yield from overlay.apply(batch).to_batches()
+    yield from overlay.rest()
+
+
+def _until_committed(request: MergeRequest, once: Callable[[], MergeCommit]) -> MergeCommit:
+    """Again whenever another commit was first, unless that one moved the position."""
+    silver = request.silver
+
+    def on_the_position() -> MergeCommit:
+        if silver.position != request.decided_on:
+            raise SilverMoved(f"{silver.location}: another merge was first")
+        return once()
+
+    what = f"merge of {request.bronze.location} into {silver.location}"
+    return until_committed(on_the_position, what=what, reload=silver.reload)
+
+
+def _commit(
+    request: MergeRequest,
+    removed: Sequence[SilverFile],
+    staged: Sequence[StagedFile],
+    *,
+    overlay: Overlay | None = None,
+    rebuilt: str | None = None,
+) -> MergeCommit:
+    silver, before = request.silver, current_files(request.silver)
+    kept = sum(file.rows for file in before) - sum(file.rows for file in removed)
+    merged = MergeCommit(
+        version=silver.version + 1,
+        rows=kept + sum(file.rows for file in staged),
+        position=position_of(request.bronze, request.snapshot),
+        counts=MergeCounts(
+            changed_keys=0 if overlay is None else len(overlay.keys),
+            inserted=0 if overlay is None else overlay.inserted,
+            updated=0 if overlay is None else overlay.updated,
+            deleted=0 if overlay is None else overlay.deleted,
+            files_added=len(staged),
+            files_removed=len(removed),
+            files_kept=len(before) - len(removed),
+        ),
+        rebuilt=rebuilt,
+    )
+    actions: list[AddAction | RemoveAction] = [*remove_actions(removed), *add_actions(silver, staged)]
+    silver.commit(actions, merged.position, user_metadata=merged.user_metadata(request.run_id))
+    return merged
+
+
+@contextlib.contextmanager
+def _discarding_on_failure(silver: Silver, staged: Sequence[StagedFile]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # a task that is killed by a signal leaves through here too
+        discard(silver, staged)
+        raise

@@ -1,0 +1,229 @@
+"""A silver table at one version: whose it is, its key, what it was built from, and the commit of a merge."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, StateDamaged
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.change_files import plain_schema
+from airflow_provider_mssql_cdc.lake.identity import described, read_identity
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.log_checks import (
+    COMMIT_KEY,
+    EVENT_KEY,
+    refuse_deletion_vectors,
+    refuse_unsafe_properties,
+    restore_below_ours,
+)
+from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE, until_committed
+from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY, same_type
+from airflow_provider_mssql_cdc.lake.silver.schema import (
+    silver_properties,
+    silver_schema,
+    stored_key,
+)
+from airflow_provider_mssql_cdc.lake.transactions import distinct, lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.silver import SilverPosition
+
+BRONZE = "mssql_cdc#silver.bronze"
+"""A number that stands for the id of the bronze table that silver was built from."""
+
+VERSION = "mssql_cdc#silver.version"
+"""The version of bronze whose change rows are all in silver."""
+
+SNAPSHOT = "mssql_cdc#silver.snapshot"
+"""S of the snapshot that silver began with: ``.hi`` and ``.lo``."""
+
+CHANGES = "mssql_cdc#silver.changes"
+"""How far bronze's changes reached at that version: ``.hi`` and ``.lo``."""
+
+MERGE_EVENT = "merge"
+
+
+class Silver:
+    """One handle on a silver table, checked when it is opened and when it is reloaded.
+
+    What is decided on :attr:`position` is committed by :meth:`commit` with the same handle, on that very
+    version: whatever else was committed meanwhile makes it fail, and the caller decides again.
+    """
+
+    def __init__(self, location: TableLocation, table: DeltaTable) -> None:
+        self.location = location
+        self._take(table)
+
+    def _take(self, table: DeltaTable) -> None:
+        self.identity = read_identity(table)
+        key = stored_key(table)
+        if key is None:
+            raise ForeignTable(
+                f"{self.location} is a bronze table of {described(self.identity)}: name another path for "
+                "silver"
+            )
+        refuse_unsafe_properties(table)
+        refuse_deletion_vectors(table)
+        self.table, self.key = table, key
+        self.position = _read_position(table)
+        restore = restore_below_ours(table) if self.position else None
+        self.damage: str | None = None
+        if restore is not None:
+            self.damage = f"its version {restore.version} is a RESTORE that took rows back"
+
+    def reload(self) -> Silver:
+        """Move this handle to the newest version, check it again, and return it."""
+        self._take(DeltaTable(self.location.uri, storage_options=self.location.options()))
+        return self
+
+    @property
+    def version(self) -> int:
+        return int(self.table.version())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Silver's columns as its files are written."""
+        return plain_schema(pa.schema(self.table.schema()))
+
+    @property
+    def statistics_columns(self) -> tuple[str, ...]:
+        named = self.table.metadata().configuration.get(STATISTICS_PROPERTY, "")
+        return tuple(name for name in named.split(",") if name)
+
+    def take_on_columns(self, bronze: Bronze) -> tuple[str, ...]:
+        """Give silver the columns that bronze has and it has not, NULL in its rows so far; their names.
+
+        :raises SchemaDrift: a column is of another type there.
+        """
+        return until_committed(
+            lambda: self._add_missing(bronze), what=f"columns into {self.location}", reload=self.reload
+        )
+
+    def _add_missing(self, bronze: Bronze) -> tuple[str, ...]:
+        wanted, own = silver_schema(bronze.schema, self.key), self.schema
+        missing = [field for field in wanted if field.name not in own.names]
+        odd = [
+            f"{field.name} is {own.field(field.name).type} and {field.type} in bronze"
+            for field in wanted
+            if field.name in own.names and not same_type(own.field(field.name).type, field.type)
+        ]
+        if odd:
+            raise SchemaDrift(
+                f"{self.location}: {'; '.join(odd)}. Name another silver path, which is then built from "
+                "bronze"
+            )
+        if missing:
+            self.table.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+            self.reload()
+        return tuple(field.name for field in missing)
+
+    def commit(
+        self,
+        files: Sequence[AddAction | RemoveAction],
+        position: SilverPosition,
+        *,
+        user_metadata: Mapping[str, Any],
+    ) -> int:
+        """One commit on this very version; returns the version it became. Reload before the next.
+
+        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        """
+        properties = CommitProperties(
+            custom_metadata={
+                "userMetadata": json.dumps(user_metadata),
+                COMMIT_KEY: secrets.token_hex(8),
+                EVENT_KEY: MERGE_EVENT,
+            },
+            app_transactions=distinct(_position_transactions(position)),
+            max_commit_retries=0,
+        )
+        self.table.create_write_transaction(
+            list(files), mode="append", schema=self.table.schema(), commit_properties=properties
+        )
+        return self.version + 1
+
+
+def open_silver(location: TableLocation) -> Silver | None:
+    """The table at its newest version, None when there is none.
+
+    :raises ForeignTable: a Delta table that is no silver table of this package.
+    """
+    try:
+        return Silver(location, DeltaTable(location.uri, storage_options=location.options()))
+    except TableNotFoundError:
+        return None
+
+
+def create_silver(location: TableLocation, bronze: Bronze, *, key: Sequence[str]) -> Silver:
+    """An empty silver table for a bronze one; of two that create it at once both get the same."""
+    identity = bronze.identity
+    schema = silver_schema(bronze.schema, key)
+    try:
+        DeltaTable.create(
+            location.uri,
+            schema,
+            name=f"{identity.schema}.{identity.table}",
+            description=f"Current state of {described(identity)}, one row per {', '.join(key)}",
+            configuration=silver_properties(schema, key, identity=identity),
+            storage_options=location.options(),
+            commit_properties=CREATE_ONCE,
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError:
+        if open_silver(location) is None:
+            raise
+    silver = open_silver(location)
+    assert silver is not None
+    return silver
+
+
+def refuse_foreign(silver: Silver, bronze: Bronze) -> None:
+    """:raises ForeignTable: silver and bronze are of different source tables."""
+    if silver.identity != bronze.identity:
+        raise ForeignTable(
+            f"{silver.location} is the state of {described(silver.identity)}, and {bronze.location} belongs "
+            f"to {described(bronze.identity)}. Name another silver path"
+        )
+
+
+def bronze_number(bronze: Bronze) -> int:
+    """63 bits of a hash of the table's id: what a Delta transaction can carry of it."""
+    digest = hashlib.sha256(str(bronze.table.metadata().id).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def position_of(bronze: Bronze, snapshot: Lsn) -> SilverPosition:
+    """What silver is built from when it holds all of this version of bronze."""
+    coverage = bronze.state.coverage
+    assert coverage is not None
+    return SilverPosition(bronze_number(bronze), bronze.version, snapshot, coverage.changes)
+
+
+def _position_transactions(position: SilverPosition) -> list[Transaction]:
+    return [
+        Transaction(BRONZE, position.bronze),
+        Transaction(VERSION, position.version),
+        *lsn_transactions(SNAPSHOT, position.snapshot),
+        *lsn_transactions(CHANGES, position.changes),
+    ]
+
+
+def _read_position(table: DeltaTable) -> SilverPosition | None:
+    bronze, version = table.transaction_version(BRONZE), table.transaction_version(VERSION)
+    snapshot, changes = read_lsn(table, SNAPSHOT), read_lsn(table, CHANGES)
+    if bronze is None and version is None and snapshot is None and changes is None:
+        return None
+    if bronze is None or version is None or snapshot is None or changes is None:
+        raise StateDamaged(
+            f"{table.table_uri} at version {table.version()}: its position is there in part only. Name "
+            "another silver path, which is then built from bronze"
+        )
+    return SilverPosition(bronze, version, snapshot, changes)
