@@ -85,15 +85,19 @@ def _from_diagnostic(head: str, text: str) -> Reported:
 
 
 def _from_db_lib(number: int, message: bytes | str) -> Iterator[Reported]:
+    """The server's text, then db-lib's own words.
+
+    pymssql loses the server's text at the second failed connect of a process, and may then hand over the
+    number of an earlier one: it counts only where db-lib points at the server's messages.
+    """
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     server_text = _DB_LIB.split(text)[0].strip()
-    if server_text:
-        yield Reported(number, None, server_text)
-    for own_number, own_text in _DB_LIB.findall(text):
-        if int(own_number) != _GENERAL:
-            yield Reported(int(own_number), None, own_text.strip())
-    if not server_text:
-        yield Reported(number, None, text.strip())
+    own = [(int(own_number), own_text.strip()) for own_number, own_text in _DB_LIB.findall(text)]
+    if server_text or not own or any(own_number == _GENERAL for own_number, _ in own):
+        yield Reported(number, None, server_text or "the server refused it")
+    for own_number, own_text in own:
+        if own_number != _GENERAL:
+            yield Reported(own_number, None, own_text)
 
 
 def _plain(text: str) -> str:

@@ -63,7 +63,6 @@ class MssqlPythonConnection:
                 odbc_connection_string(settings), autocommit=True, timeout=settings.login_timeout_seconds
             )
         self._timeout = settings.query_timeout_seconds
-        self._running: _Cursor | None = None
 
     def execute(self, statement: Statement) -> None:
         self.rows(statement)
@@ -92,22 +91,12 @@ class MssqlPythonConnection:
             sent = cursor.fetchone() if cursor.nextset() else None
             check_count(None if sent is None else sent[0], rows, table)
 
-    def interrupt(self) -> bool:
-        cursor = self._running
-        if cursor is None:
-            return False
-        with contextlib.suppress(AttributeError, RuntimeError):  # the handle may go at this moment
-            cursor.hstmt._cancel()  # type: ignore[union-attr]
-            return True
-        return False
-
     def close(self) -> None:
         self._connection.close()
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[_Cursor]:
         cursor = _Cursor(self._connection, timeout=self._timeout)
-        self._running = cursor
         try:
             yield cursor
         except ERRORS as exc:
@@ -116,7 +105,6 @@ class MssqlPythonConnection:
             exc.sqlstate = _SQLSTATE_OF.get(getattr(exc, "driver_error", ""))  # type: ignore[attr-defined]
             raise
         finally:
-            self._running = None
             cursor.close()
 
 

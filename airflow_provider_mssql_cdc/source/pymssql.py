@@ -73,10 +73,6 @@ class PymssqlConnection:
                 with contextlib.suppress(*ERRORS):
                     self._connection._conn.cancel()
 
-    def interrupt(self) -> bool:
-        """db-lib's cancel is not made for a second thread; the session ends the connection instead."""
-        return False
-
     def close(self) -> None:
         self._connection.close()
 

@@ -17,7 +17,7 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 
 class DriverConnection(Protocol):
-    """One open connection in autocommit mode; every method but ``interrupt`` is called on one thread."""
+    """One open connection in autocommit mode; all of it is called on one thread."""
 
     def execute(self, statement: Statement) -> None:
         """Run a statement that has no rows."""
@@ -36,9 +36,6 @@ class DriverConnection(Protocol):
         :raises SchemaDrift: the result has other columns than ``schema``.
         :raises ValueDoesNotFit: names ``table`` and the column, never the value.
         """
-
-    def interrupt(self) -> bool:
-        """Ask the server to stop what runs, from another thread; False when the driver cannot."""
 
     def close(self) -> None: ...
 

@@ -10,38 +10,31 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_mssql_cdc.errors import (
     ConfigurationError,
     ConnectionBroken,
+    LoginFailed,
     MssqlCdcError,
+    ServerBusy,
     StatementFailed,
 )
-from airflow_provider_mssql_cdc.source import sockets
 from airflow_provider_mssql_cdc.source.connect import choose_driver
-from airflow_provider_mssql_cdc.source.driver_thread import DriverThread
-from airflow_provider_mssql_cdc.source.errors import translate
-from airflow_provider_mssql_cdc.source.prefetch import BatchQueue
-from airflow_provider_mssql_cdc.source.reader import BATCH_ROWS, Driver, DriverConnection
+from airflow_provider_mssql_cdc.source.guarded import GuardedConnection, Stream
+from airflow_provider_mssql_cdc.source.reader import BATCH_ROWS, Driver
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.tsql import catalog
 from airflow_provider_mssql_cdc.tsql import session as statements
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-GRACE_SECONDS = 15.0
-"""How much longer than the driver's own timeout a call may take before the connection is given up."""
-CANCEL_SECONDS = 5.0
-"""How long a cancelled statement may take to end before the connection is cut."""
 _MODULES = {"mssql-python": "mssql_python", "pymssql": "pymssql"}
 
 
@@ -60,12 +53,7 @@ class SourceSession:
         self.settings, self.isolation = settings, isolation
         self.remembered: dict[str, object] = {}
         self._driver = _load_driver(settings)
-        self._failures: tuple[type[Exception], ...] = (MssqlCdcError, *self._driver.errors)
-        self._thread: DriverThread | None = None
-        self._connection: DriverConnection | None = None
-        self._socket = sockets.DriverSocket(None)
-        self._reading: BatchQueue | None = None
-        self._ended: str | None = None
+        self._guarded = GuardedConnection(self._driver, settings)
 
     @property
     def driver(self) -> str:
@@ -86,16 +74,16 @@ class SourceSession:
 
         :raises ConnectionBroken: no answer within the login timeout.
         :raises LoginFailed: wrong login, password or database.
+        :raises ServerBusy: the database is there and cannot be opened yet.
         """
-        if self._connection is not None:
+        if self._guarded.is_open:
             return
-        self._refuse_when_ended()
-        self._thread = DriverThread(f"mssql-cdc {self.settings.conn_id}")
         try:
-            self._connection = self._call(
-                self._connect, doing="connecting", patience=self.settings.login_timeout_seconds
-            )
-            log.info("%s: connected, reading by %s", self.settings.label, self.driver)
+            self._guarded.open()
+        except LoginFailed as exc:
+            raise self._why_no_login(exc) from None
+        log.info("%s: connected, reading by %s", self.settings.label, self.driver)
+        try:
             self._set_up()
         except BaseException:
             self.close()
@@ -103,8 +91,8 @@ class SourceSession:
 
     def rows(self, statement: Statement, *, doing: str = "asking the server") -> list[dict[str, Any]]:
         """All rows of a small result, each a dict by column name."""
-        connection = self._opened()
-        return self._call(lambda: connection.rows(statement), doing=doing)
+        self.open()
+        return self._guarded.call(lambda connection: connection.rows(statement), doing=doing)
 
     def value(self, statement: Statement, *, doing: str = "asking the server") -> Any:
         """The first column of the first row; None when there is no row."""
@@ -113,8 +101,8 @@ class SourceSession:
 
     def execute(self, statement: Statement, *, doing: str = "setting the session up") -> None:
         """Run a statement that has no rows."""
-        connection = self._opened()
-        self._call(lambda: connection.execute(statement), doing=doing)
+        self.open()
+        self._guarded.call(lambda connection: connection.execute(statement), doing=doing)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -132,7 +120,7 @@ class SourceSession:
         try:
             yield
         except BaseException:
-            if self._ended is None:
+            if not self._guarded.has_ended:
                 with contextlib.suppress(ConnectionBroken):
                     self.execute(statements.ROLLBACK, doing="rolling back")
                     self.execute(statements.SET_READ_COMMITTED, doing="going back to read committed")
@@ -157,71 +145,16 @@ class SourceSession:
         :raises SchemaDrift: the result has other columns than ``schema``.
         :raises ValueDoesNotFit: a value that its column cannot hold.
         """
-        connection, doing = self._opened(), f"reading {table}"
-        waiting = BatchQueue()
-        self._reading = waiting
-        job = self._submit(lambda: _fill(waiting, connection, statement, schema, batch_rows, table))
-        try:
-            while True:
-                try:
-                    batch = waiting.take(wait_seconds=self._patience(self.settings.query_timeout_seconds))
-                except TimeoutError:
-                    raise self._gave_up(doing) from None
-                if batch is None:
-                    break
-                yield batch
-            self._refuse_when_ended()
-        except self._failures as exc:
-            raise self._translated(exc, doing) from None
-        finally:
-            waiting.close()
-            self._reading = None
-            self._settle(job)
+        self.open()
+        yield from self._guarded.stream(Stream(statement, schema, batch_rows, table))
 
     def cancel(self) -> None:
         """End what runs on the server, from a signal handler or another thread; the session is over then."""
-        self._ended = self._ended or "it was cancelled"
-        if self._reading is not None:
-            self._reading.close()
-        thread, connection = self._thread, self._connection
-        if thread is None or not thread.busy:
-            return
-        if connection is not None and connection.interrupt() and thread.wait_idle(CANCEL_SECONDS):
-            return
-        self._socket.shut_down()
-        thread.wait_idle(CANCEL_SECONDS)
+        self._guarded.cancel()
 
     def close(self) -> None:
         """Give the connection back; again and again if you like. Never raises, never hangs."""
-        thread, connection = self._thread, self._connection
-        if thread is None:
-            self._ended = self._ended or "it was closed"
-            return
-        if thread.busy:
-            self.cancel()
-        self._ended = self._ended or "it was closed"
-        self._thread = self._connection = None
-        if connection is not None and not thread.busy:
-            closing = thread.submit(lambda: _close(connection, self._driver.errors))
-            _wait(closing, CANCEL_SECONDS)
-        if thread.busy:
-            self._socket.shut_down()
-        if not thread.stop(wait_seconds=CANCEL_SECONDS):
-            log.warning(
-                "%s: the driver still waits for the server; its thread is left behind", self.settings.label
-            )
-        self._socket.release()
-
-    # -- how calls are made
-
-    def _connect(self) -> DriverConnection:
-        with sockets.connecting:
-            before = sockets.open_sockets()
-            connection = self._driver.open(self.settings)
-            self._socket = sockets.opened_since(before, port=self.settings.port)
-        if seconds := self._patience(self.settings.query_timeout_seconds):
-            self._socket.limit_silence(seconds)
-        return connection
+        self._guarded.close()
 
     def _set_up(self) -> None:
         """Settings that both drivers would leave at their own defaults."""
@@ -239,110 +172,27 @@ class SourceSession:
         seconds = self.settings.lock_timeout_seconds
         self.execute(statements.set_lock_timeout(seconds * 1000 if seconds else -1))
 
-    def _call(self, job: Callable[[], T], *, doing: str, patience: int | None = None) -> T:
-        seconds = self.settings.query_timeout_seconds if patience is None else patience
-        future = self._submit(job)
+    def _why_no_login(self, exc: LoginFailed) -> MssqlCdcError:
+        """Error 4060 is said of a database that is not there, not allowed, or not open yet: ask elsewhere."""
+        if not self.settings.database:
+            return exc
+        elsewhere = GuardedConnection(self._driver, replace(self.settings, database=""))
+        statement = catalog.database_access(self.settings.database)
         try:
-            result = future.result(self._patience(seconds))
-        except FutureTimeoutError:
-            if future.done():  # the driver's own TimeoutError
-                raise self._translated(future.exception(), doing) from None
-            raise self._gave_up(doing) from None
-        except self._failures as exc:
-            raise self._translated(exc, doing) from None
-        return result
-
-    def _submit(self, job: Callable[[], T]) -> Future[T]:
-        self._refuse_when_ended()
-        thread = self._thread
-        if thread is None:
-            raise RuntimeError("the session is not open")
-        if thread.busy:
-            raise RuntimeError("the session is reading; finish or close that read first")
-        return thread.submit(job)
-
-    def _opened(self) -> DriverConnection:
-        self._refuse_when_ended()
-        if self._connection is None:
-            self.open()
-        assert self._connection is not None
-        return self._connection
-
-    def _patience(self, seconds: int) -> float | None:
-        return seconds + GRACE_SECONDS if seconds else None
-
-    def _gave_up(self, doing: str) -> ConnectionBroken:
-        self._ended = "the server stopped answering"
-        self._socket.shut_down()
-        return ConnectionBroken(
-            f"{self._where(doing)}: no answer from the server, and none to a request to stop; the connection "
-            "was cut. The next attempt starts with a new one. Timeouts are set in the connection's extra, "
-            '{"mssql_cdc": {"query_timeout_seconds": ...}}'
-        )
-
-    def _translated(self, exc: BaseException | None, doing: str) -> Exception:
-        if self._ended is not None and not isinstance(exc, MssqlCdcError):
-            return ConnectionBroken(f"{self._where(doing)}: {self._ended}")
-        error = translate(exc or TimeoutError(), doing=self._where(doing))
-        if isinstance(error, ConnectionBroken):
-            self._ended = self._ended or "its connection broke"
-        return error
-
-    def _where(self, doing: str) -> str:
-        return f"{self.settings.label}: {doing}"
-
-    def _settle(self, job: Future[None]) -> None:
-        """Wait until the driver's thread is free again; cut the connection when it does not get free."""
-        if job.done():
-            return
-        if self._connection is not None and self._ended is None:
-            self._connection.interrupt()
-        if not _wait(job, CANCEL_SECONDS):
-            self._ended = self._ended or "a read that was given up did not end"
-            self._socket.shut_down()
-            _wait(job, CANCEL_SECONDS)
-
-    def _refuse_when_ended(self) -> None:
-        if self._ended is not None:
-            raise ConnectionBroken(
-                f"{self.settings.label}: this session is over, {self._ended}; it does not reconnect, because "
-                "another server might answer. The next attempt starts with a new session"
+            elsewhere.open()
+            found = elsewhere.call(
+                lambda connection: connection.rows(statement), doing="asking for a database"
             )
-
-
-def _fill(
-    queue: BatchQueue,
-    connection: DriverConnection,
-    statement: Statement,
-    schema: pa.Schema,
-    batch_rows: int,
-    table: str,
-) -> None:
-    """Runs on the driver's thread: from the server into the queue, until the end or nobody takes more."""
-    try:
-        with contextlib.closing(
-            connection.batches(statement, schema, batch_rows=batch_rows, table=table)  # type: ignore[type-var]
-        ) as batches:
-            for batch in batches:
-                if not queue.put(batch):
-                    return
-    except BaseException as exc:  # noqa: BLE001 - raised on the reader's thread
-        queue.end(exc)
-    else:
-        queue.end()
-
-
-def _close(connection: DriverConnection, errors: tuple[type[Exception], ...]) -> None:
-    with contextlib.suppress(*errors):
-        connection.close()
-
-
-def _wait(future: Future[Any], seconds: float) -> bool:
-    """Whether the job is done by then; its outcome is left in it."""
-    with contextlib.suppress(FutureTimeoutError):
-        future.exception(seconds)
-        return True
-    return False
+        except MssqlCdcError:
+            return exc
+        finally:
+            elsewhere.close()
+        if not found or (found[0]["state_desc"] == "ONLINE" and found[0]["has_access"] != 1):
+            return exc
+        return ServerBusy(
+            f"{self.settings.label}: connecting: the database could not be opened, and it is there: it is "
+            "being recovered or fails over. The next attempt may find it open"
+        )
 
 
 def _load_driver(settings: ConnectionSettings) -> Driver:

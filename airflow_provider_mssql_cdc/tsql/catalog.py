@@ -23,6 +23,16 @@ def database_facts() -> Statement:
     )
 
 
+def database_access(name: str) -> Statement:
+    """Whether a database is there, as state_desc, and whether this login may enter it now, as has_access."""
+    return Statement(
+        "SELECT d.state_desc, HAS_DBACCESS(d.name) AS has_access\n"
+        "FROM sys.databases AS d\n"
+        "WHERE d.name = CAST(%(name)s AS nvarchar(128))",
+        {"name": name},
+    )
+
+
 def server_facts() -> Statement:
     """One row: product_version, edition, engine_edition (5 is Azure SQL Database, 8 a managed instance)."""
     return Statement(

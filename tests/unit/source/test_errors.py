@@ -93,6 +93,15 @@ def test_the_server_s_word_counts_more_than_db_lib_s() -> None:
     assert "Login failed for user 'etl' (error 18456)" in str(translate(refused, doing="x"))
 
 
+def test_a_number_that_pymssql_left_over_from_an_earlier_connect_does_not_count() -> None:
+    gone = "DB-Lib error message 20009, severity 9:\nUnable to connect: TDS server is unavailable (db)\n"
+    assert type(translate(db_lib(18456, "", own=gone), doing="x")) is errors.ConnectionBroken
+
+
+def test_a_number_without_the_server_s_text_still_counts() -> None:
+    assert type(translate(db_lib(4060, ""), doing="x")) is errors.LoginFailed
+
+
 @pytest.mark.parametrize(
     ("sqlstate", "expected"),
     [

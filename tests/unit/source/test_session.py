@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +86,28 @@ def test_a_wrong_password_is_a_failed_login_that_does_not_show_it(
     with pytest.raises(LoginFailed, match=r"erp \(127.0.0.1:\d+/shop\): connecting: Login failed") as caught:
         SourceSession(settings_for(server, driver, password=PASSWORD)).open()
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_or_not_open_to_the_login_is_a_failed_login(
+    server: EmbeddedSqlServer, driver: str
+) -> None:
+    server.create_database("closed")
+    server.add_login(f"stranger {driver}")
+    there = settings_for(server, driver)
+    for database, login in (("nosuch", "sa"), ("closed", f"stranger {driver}")):
+        wrong = replace(there, database=database, login=login, password=server.password_of(login))
+        with pytest.raises(LoginFailed, match=f"/{database}"):
+            SourceSession(wrong).open()
+
+
+def test_a_database_that_cannot_be_opened_for_a_moment_is_tried_again(
+    server: EmbeddedSqlServer, settings: Callable[..., ConnectionSettings]
+) -> None:
+    server.faults.fail_login(
+        4060, text='Cannot open database "shop" requested by the login. The login failed.'
+    )
+    with pytest.raises(ServerBusy, match="it is being recovered or fails over"):
+        SourceSession(settings()).open()
 
 
 def test_a_server_that_is_gone_is_a_broken_connection(driver: str) -> None:
