@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, read_window
 from airflow_provider_mssql_cdc.jobs.repair_changes import repair_changes
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.change_files import change_actions, discard
+from airflow_provider_mssql_cdc.lake.change_names import file_prefix, remove_dead_files
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_changes import change_metadata
@@ -72,7 +72,10 @@ def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]
         write_missing_facts(run)
         if trouble := capture_trouble(session):
             run.note(trouble)
-        return _act(run)
+        outcome = _act(run)
+        if request.attempt.try_number > 1:
+            remove_dead_files(run.bronze)
+        return outcome
 
 
 def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None) -> Bronze:
@@ -177,7 +180,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
         instance,
         batch=batch,
         limit=run.request.max_commits or WINDOW_COMMITS,
-        prefix=f"changes-{window.after}-{run.request.attempt.run}-{secrets.token_hex(4)}",
+        prefix=file_prefix("changes", batch, window),
     )
     if not rows.files and _stays(run, rows, before.stamp):
         return None

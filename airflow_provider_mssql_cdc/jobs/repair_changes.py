@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import secrets
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.jobs.change_facts import write_window_facts
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone, ChangesRun
 from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, merged, read_window
 from airflow_provider_mssql_cdc.lake.change_files import discard
+from airflow_provider_mssql_cdc.lake.change_names import file_prefix
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.stored_changes import change_metadata
@@ -39,7 +39,7 @@ def repair_changes(run: ChangesRun, window: Window) -> ChangesDone:
 
 def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
     batch, position = run.state.batch + 1, run.position
-    prefix = f"repair-{window.after}-{run.request.attempt.run}-{secrets.token_hex(4)}"
+    prefix = file_prefix("repair", batch, window)
     rows = _read(run, window, batch=batch, prefix=prefix)
     try:
         done = replace_changes(

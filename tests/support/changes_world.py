@@ -77,7 +77,9 @@ class ChangesWorld:
     def attempt(self, task_id: str, run_id: str = "run", *, try_number: int = 1) -> Attempt:
         return Attempt("dag", run_id, task_id, try_number=try_number)
 
-    def bootstrap(self, *, resnapshot: bool = False, run_id: str = "run", ranges: int = 3) -> CompletedSnapshot:
+    def bootstrap(
+        self, *, resnapshot: bool = False, run_id: str = "run", ranges: int = 3
+    ) -> CompletedSnapshot:
         request = PlanRequest(
             self.table,
             self.attempt("plan", run_id),
@@ -132,7 +134,8 @@ class ChangesWorld:
         assert coverage is not None
         rows = self.execute(
             "SELECT CONVERT(varchar(22), [__$start_lsn], 1), [__$command_id], "
-            f"CONVERT(varchar(22), [__$seqval], 1), [__$operation] FROM cdc.[{instance or f'dbo_{self.name}'}_CT]"
+            "CONVERT(varchar(22), [__$seqval], 1), [__$operation] "
+            f"FROM cdc.[{instance or f'dbo_{self.name}'}_CT]"
         )
         return Counter(row for row in rows if coverage.base.text < row[0] <= coverage.changes.text)
 

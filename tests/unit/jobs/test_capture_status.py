@@ -21,7 +21,9 @@ NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
 
 @pytest.fixture(params=["UTC", "Asia/Kathmandu"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangesWorld]:
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ChangesWorld]:
     with EmbeddedSqlServer(database="shop", time_zone=request.param) as server:
         server.clock.freeze(NOON)
         world = ChangesWorld(server, tmp_path)
@@ -40,9 +42,7 @@ def newest(world: ChangesWorld) -> Lsn:
     return Lsn.parse(world.execute("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1)")[0][0])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "passed"), [(-1, True), (0, True), (1, False), (3600, False)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("seconds", "passed"), [(-1, True), (0, True), (1, False), (3600, False)], ids=str)
 def test_a_time_is_passed_by_an_entry_at_or_after_it(world: ChangesWorld, seconds: int, passed: bool) -> None:
     assert (look(world, time=NOON + timedelta(seconds=seconds)).passed is not None) is passed
 
@@ -54,7 +54,9 @@ def test_an_idle_entry_passes_a_time_as_well(world: ChangesWorld) -> None:
 
 
 @pytest.mark.parametrize(("above", "passed"), [(-1, True), (0, True), (1, False)])
-def test_an_lsn_is_passed_when_capture_has_processed_it(world: ChangesWorld, above: int, passed: bool) -> None:
+def test_an_lsn_is_passed_when_capture_has_processed_it(
+    world: ChangesWorld, above: int, passed: bool
+) -> None:
     lsn = Lsn(newest(world).value + above)
     assert look(world, lsn=lsn).passed == (newest(world) if passed else None)
 
@@ -80,7 +82,9 @@ def test_a_stopped_capture_job_is_said(world: ChangesWorld) -> None:
 
 
 def test_that_this_login_cannot_tell_is_said(world: ChangesWorld) -> None:
-    world.server.faults.fail("newest|ORDER BY m.start_lsn DESC", 229, text="The SELECT permission was denied.", times=None)
+    world.server.faults.fail(
+        "newest|ORDER BY m.start_lsn DESC", 229, text="The SELECT permission was denied.", times=None
+    )
     assert "cannot be told" in look(world, time=NOON + timedelta(hours=1)).reason
 
 
@@ -100,7 +104,11 @@ AFTER = {"lsn": "0x00000025000005A80003", "commit_time": "2026-05-11T12:00:01+00
         {"lsn": None, "time": "2026-05-11T14:00:00+02:00", "consistent_after": None},
         {"lsn": None, "time": NOON, "consistent_after": None},
         {"lsn": None, "time": None, "consistent_after": AFTER},
-        {"lsn": None, "time": None, "consistent_after": {"lsn": AFTER["lsn"], "rows": 5, "consistent_after": AFTER}},
+        {
+            "lsn": None,
+            "time": None,
+            "consistent_after": {"lsn": AFTER["lsn"], "rows": 5, "consistent_after": AFTER},
+        },
     ],
 )
 def test_what_is_waited_for_comes_through_json_as_it_went(arguments: dict[str, Any]) -> None:

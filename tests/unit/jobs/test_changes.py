@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -84,13 +85,19 @@ def test_a_long_catch_up_is_cut_into_windows_that_end_on_whole_commits(world: Ch
     world.bootstrap()
     for first in range(10, 50, 4):
         world.execute(
-            "INSERT INTO dbo.orders (id, name) VALUES (?, 'a'), (?, 'b'), (?, 'c'), (?, 'd')", *range(first, first + 4)
+            "INSERT INTO dbo.orders (id, name) VALUES (?, 'a'), (?, 'b'), (?, 'c'), (?, 'd')",
+            *range(first, first + 4),
         )
     done = world.changes(max_commits=3)
     assert (done.windows, done.counts.rows) == (4, 40)
     batches = {(row["_start_lsn"], row["_batch_id"]) for row in world.bronze("_operation > 0")}
     assert len(batches) == 10, "no commit is spread over two windows"
-    assert [fact["rows"] for fact in sorted(world.facts("changes"), key=lambda fact: fact["batch_id"])] == [12, 12, 12, 4]
+    assert [fact["rows"] for fact in sorted(world.facts("changes"), key=lambda fact: fact["batch_id"])] == [
+        12,
+        12,
+        12,
+        4,
+    ]
     assert world.rebuilt() == world.source()
 
 
@@ -266,7 +273,9 @@ def test_a_run_waits_until_capture_has_passed_the_end_of_its_interval(world: Cha
     world.insert(5)
     done = world.interval(NINE, TEN)
     assert isinstance(done, ChangesDone)
-    assert [row["id"] for row in world.bronze("_operation > 0")] == [4], "5 was committed at ten, which is later"
+    assert [row["id"] for row in world.bronze("_operation > 0")] == [4], (
+        "5 was committed at ten, which is later"
+    )
 
 
 def test_intervals_in_any_order_and_again_give_the_same_bronze(world: ChangesWorld) -> None:
@@ -279,7 +288,9 @@ def test_intervals_in_any_order_and_again_give_the_same_bronze(world: ChangesWor
     for at in (3, 0, 2, 1, 3, 1):
         outcome = world.interval(hours[at], hours[at + 1], quiet_seconds=0)
         assert isinstance(outcome, ChangesDone)
-        assert outcome.event == ("changes" if at == 3 and outcome.windows and not world.facts("repair") else "repair")
+        assert outcome.event == (
+            "changes" if at == 3 and outcome.windows and not world.facts("repair") else "repair"
+        )
     assert world.change_rows() == world.recorded_rows()
     assert world.rebuilt() == world.source()
     assert len(world.facts("repair")) == 5
@@ -302,7 +313,9 @@ def test_a_repair_replaces_exactly_its_rows(world: ChangesWorld) -> None:
     assert (world.change_rows(), world.rebuilt(), world.position()) == (rows, source, position)
     after = {row["_start_lsn"]: row["_batch_id"] for row in world.bronze("_operation > 0")}
     repaired = {lsn for lsn in after if after[lsn] != batches[lsn]}
-    assert {row["_commit_ts"].hour for row in world.bronze("_operation > 0") if row["_start_lsn"] in repaired} == {10}
+    assert {
+        row["_commit_ts"].hour for row in world.bronze("_operation > 0") if row["_start_lsn"] in repaired
+    } == {10}
     assert {after[lsn] for lsn in repaired} == {2}
     assert len(world.bronze("_operation = 0")) == 3
 
@@ -348,7 +361,9 @@ def test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing(world: Chan
     assert world.change_rows() == world.recorded_rows()
 
 
-def test_an_empty_interval_that_was_read_is_skipped_and_says_how_to_get_intervals(world: ChangesWorld) -> None:
+def test_an_empty_interval_that_was_read_is_skipped_and_says_how_to_get_intervals(
+    world: ChangesWorld,
+) -> None:
     world.bootstrap()
     world.insert(4)
     world.tick(3600)
@@ -378,3 +393,66 @@ def test_a_run_without_an_interval_reads_what_capture_has_reached(world: Changes
     world.insert(4)
     done = world.changes(to_interval_end=True, interval=None)
     assert done.counts.inserts == 1
+
+
+def test_files_of_an_attempt_that_was_killed_go_with_the_next_try(world: ChangesWorld) -> None:
+    world.bootstrap()
+    world.insert(4)
+    world.changes()
+    folder = Path(world.table.bronze)
+    (committed,) = folder.glob("changes-*.parquet")
+    kinds = ("changes", "repair")
+    dead = [folder / f"{kind}-000000000001-0x00-dead-0.parquet" for kind in kinds]
+    alive = [folder / f"{kind}-000000000002-0x00-alive-0.parquet" for kind in kinds]
+    for path in (*dead, *alive):
+        path.write_bytes(b"")
+    DeltaTable(world.table.bronze).optimize.compact()
+    world.changes()
+    assert all(path.exists() for path in dead), "a first try has nothing to tidy"
+    world.changes(attempt=world.attempt("changes", try_number=2))
+    assert [path.exists() for path in (*dead, *alive)] == [False, False, True, True]
+    assert committed.exists(), "an older version still names it"
+
+
+COLUMNS = {
+    "flag": ("bit", "1"),
+    "tiny": ("tinyint", "255"),
+    "small": ("smallint", "-32768"),
+    "number": ("int", "-2147483648"),
+    "large": ("bigint", "9223372036854775807"),
+    "exact": ("decimal(38, 10)", "9999999999999999999999999999.0123456789"),
+    "price": ("money", "-922337203685477.5808"),
+    "cents": ("smallmoney", "214748.3647"),
+    "single": ("real", "1.5"),
+    "double": ("float", "-1e-300"),
+    "day": ("date", "'0001-01-01'"),
+    "ticks": ("datetime", "'2024-02-29T23:59:59.997'"),
+    "minute": ("smalldatetime", "'2024-02-29T23:59:00'"),
+    "fine": ("datetime2(7)", "'9999-12-31T23:59:59.9999999'"),
+    "zoned": ("datetimeoffset(7)", "'2024-05-11T02:00:00.2764890+05:45'"),
+    "clock": ("time(7)", "'14:30:15.2345678'"),
+    "name": ("nvarchar(40)", "N'Ünïcode 🌺'"),
+    "code": ("char(5)", "'ab'"),
+    "body": ("nvarchar(max)", "N'" + "x" * 5000 + "'"),
+    "id_text": ("uniqueidentifier", "'6f9619ff-8b86-d011-b42d-00c04fc964ff'"),
+    "bytes": ("varbinary(8)", "0x00ff10"),
+}
+
+
+def test_a_cell_has_one_value_in_snapshot_and_changes(world: ChangesWorld, tmp_path: Path) -> None:
+    declared = ", ".join(f"[{name}] {kind} NULL" for name, (kind, _) in COLUMNS.items())
+    wide = ChangesWorld(world.server, tmp_path, name="wide", columns=f"{declared}, touched int NULL")
+    values = ", ".join(text for _, text in COLUMNS.values())
+    wide.execute(f"INSERT INTO dbo.wide VALUES (1, {values}, 0)")
+    wide.execute("INSERT INTO dbo.wide (id) VALUES (2)")
+    world.server.enable_cdc("dbo.wide")
+    wide.table = replace(wide.table, mssql_conn_id=world.conn_id)
+    wide.bootstrap()
+    wide.execute("UPDATE dbo.wide SET touched = 1, body = CONCAT(body, N'')")
+    wide.changes()
+    loaded = {row["id"]: row for row in wide.bronze("_operation = 0")}
+    changed = {row["id"]: row for row in wide.bronze("_operation = 4")}
+    for name in COLUMNS:
+        assert loaded[1][name] is not None
+        assert changed[1][name] == loaded[1][name], name
+        assert changed[2][name] is None or name == "body", name

@@ -150,7 +150,9 @@ def test_an_instance_made_again_while_it_is_read_commits_nothing(world: ChangesW
     assert (world.position(), world.bronze("_operation > 0")) == (position, [])
 
 
-def test_a_restored_database_that_is_behind_the_position_is_refused(world: ChangesWorld, tmp_path: Path) -> None:
+def test_a_restored_database_that_is_behind_the_position_is_refused(
+    world: ChangesWorld, tmp_path: Path
+) -> None:
     world.bootstrap()
     world.insert(4)
     world.changes()
@@ -165,7 +167,9 @@ def test_a_restored_database_that_is_behind_the_position_is_refused(world: Chang
     assert world.rebuilt() == world.source()
 
 
-def test_a_restored_database_that_has_overtaken_the_position_is_refused(world: ChangesWorld, tmp_path: Path) -> None:
+def test_a_restored_database_that_has_overtaken_the_position_is_refused(
+    world: ChangesWorld, tmp_path: Path
+) -> None:
     world.bootstrap()
     world.insert(4, 5)
     world.changes()
@@ -182,7 +186,9 @@ def test_a_restored_database_that_has_overtaken_the_position_is_refused(world: C
                 other.changes()
 
 
-def test_a_replica_that_is_behind_is_tried_again(world: ChangesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_is_behind_is_tried_again(
+    world: ChangesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.bootstrap()
     world.insert(4)
     replica = world.server.replica()
@@ -214,7 +220,10 @@ def test_rows_that_nobody_may_read_are_a_missing_right_and_not_an_empty_window(
 def test_error_313_is_a_range_that_was_purged(world: ChangesWorld) -> None:
     world.bootstrap()
     world.insert(4)
-    text = "An insufficient number of arguments were supplied for the procedure or function cdc.fn_cdc_get_all_changes_ ... ."
+    text = (
+        "An insufficient number of arguments were supplied for the procedure or function "
+        "cdc.fn_cdc_get_all_changes_ ... ."
+    )
     world.server.faults.fail(r"FROM \[cdc\]", 313, text=text)
     with pytest.raises(RetentionGap, match="purged"):
         world.changes()
@@ -324,7 +333,9 @@ def test_a_column_that_the_newer_instance_adds_stops_where_it_begins(world: Chan
     assert [row["id"] for row in world.bronze("_operation > 0")] == [4], "up to there it was read"
 
 
-def test_a_new_column_is_accepted_on_purpose_recorded_and_filled_by_a_new_snapshot(world: ChangesWorld) -> None:
+def test_a_new_column_is_accepted_on_purpose_recorded_and_filled_by_a_new_snapshot(
+    world: ChangesWorld,
+) -> None:
     world.bootstrap()
     world.insert(4)
     world.execute("ALTER TABLE dbo.orders ADD note nvarchar(20) NULL")
@@ -395,7 +406,9 @@ def test_a_wider_decimal_stops_and_a_cast_keeps_the_type(world: ChangesWorld) ->
 
 
 def test_computed_columns_are_in_neither_snapshot_nor_changes(world: ChangesWorld, tmp_path: Path) -> None:
-    line = ChangesWorld(world.server, tmp_path, name="line", columns="name nvarchar(9), qty int, twice AS qty * 2")
+    line = ChangesWorld(
+        world.server, tmp_path, name="line", columns="name nvarchar(9), qty int, twice AS qty * 2"
+    )
     line.execute("INSERT INTO dbo.line (id, name, qty) VALUES (1, 'a', 2)")
     world.server.enable_cdc("dbo.line")
     line.bootstrap()

@@ -1,4 +1,4 @@
-"""Intervals on the server's clock: zones, the repeated and the missing hour, and what a run does with its own."""
+"""Intervals on the server's clock: zones, the repeated and the missing hour, and what a run does."""
 
 from __future__ import annotations
 
@@ -39,16 +39,36 @@ def utc(text: str) -> datetime:
         ("UTC", "2026-07-01T12:00:00", "2026-07-01T12:00:00"),
         ("Europe/Berlin", "2026-07-01T12:00:07", "2026-07-01T14:00:07"),
         ("Asia/Kathmandu", "2026-07-01T12:00:00", "2026-07-01T17:45:00"),
-        pytest.param("Europe/Berlin", "2026-10-24T23:59:59", "2026-10-25T01:59:59", id="before the repeated hour"),
-        pytest.param("Europe/Berlin", "2026-10-25T00:00:00", "2026-10-25T02:00:00", id="as it begins: still sharp"),
-        pytest.param("Europe/Berlin", "2026-10-25T00:30:00", "2026-10-25T03:00:00", id="its first pass: both"),
-        pytest.param("Europe/Berlin", "2026-10-25T01:00:00", "2026-10-25T03:00:00", id="as the second begins: both"),
-        pytest.param("Europe/Berlin", "2026-10-25T01:59:59", "2026-10-25T03:00:00", id="its second pass: both"),
-        pytest.param("Europe/Berlin", "2026-10-25T02:00:00", "2026-10-25T03:00:00", id="as it ends: sharp again"),
-        pytest.param("Europe/Berlin", "2026-03-29T00:59:59", "2026-03-29T01:59:59", id="before the missing hour"),
-        pytest.param("Europe/Berlin", "2026-03-29T01:00:00", "2026-03-29T03:00:00", id="after the missing hour"),
-        pytest.param("Australia/Lord_Howe", "2026-04-04T14:45:00", "2026-04-05T02:00:00", id="half an hour repeats"),
-        pytest.param("America/New_York", "2026-11-01T05:10:00", "2026-11-01T02:00:00", id="another continent"),
+        pytest.param(
+            "Europe/Berlin", "2026-10-24T23:59:59", "2026-10-25T01:59:59", id="before the repeated hour"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-10-25T00:00:00", "2026-10-25T02:00:00", id="as it begins: still sharp"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-10-25T00:30:00", "2026-10-25T03:00:00", id="its first pass: both"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-10-25T01:00:00", "2026-10-25T03:00:00", id="as the second begins: both"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-10-25T01:59:59", "2026-10-25T03:00:00", id="its second pass: both"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-10-25T02:00:00", "2026-10-25T03:00:00", id="as it ends: sharp again"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-03-29T00:59:59", "2026-03-29T01:59:59", id="before the missing hour"
+        ),
+        pytest.param(
+            "Europe/Berlin", "2026-03-29T01:00:00", "2026-03-29T03:00:00", id="after the missing hour"
+        ),
+        pytest.param(
+            "Australia/Lord_Howe", "2026-04-04T14:45:00", "2026-04-05T02:00:00", id="half an hour repeats"
+        ),
+        pytest.param(
+            "America/New_York", "2026-11-01T05:10:00", "2026-11-01T02:00:00", id="another continent"
+        ),
     ],
 )
 def test_every_commit_before_an_instant_lies_below_its_local_time(zone: str, at: str, local: str) -> None:
@@ -97,7 +117,9 @@ EMPTY = DataInterval(HOUR.end, HOUR.end)
         pytest.param(HOUR, 20, 40, True, Repair(Window(lsn(20), lsn(40))), id="read already: repair"),
         pytest.param(HOUR, 20, 50, False, Repair(Window(lsn(20), lsn(50))), id="up to the position: repair"),
         pytest.param(HOUR, 5, 40, True, Repair(Window(lsn(10), lsn(40))), id="clipped to the base"),
-        pytest.param(HOUR, None, 40, True, Repair(Window(lsn(10), lsn(40))), id="begins before CDC: from the base"),
+        pytest.param(
+            HOUR, None, 40, True, Repair(Window(lsn(10), lsn(40))), id="begins before CDC: from the base"
+        ),
         pytest.param(EMPTY, 40, 40, True, "empty", id="an empty one that was read: cannot be repaired"),
         pytest.param(HOUR, 5, 9, True, "first change", id="before the base"),
         pytest.param(HOUR, None, None, True, "first change", id="before every commit"),

@@ -37,7 +37,12 @@ RECORDED = {("id", 1), ("qty", 2)}
             id="a new column that CDC does not record is reported",
         ),
         pytest.param(
-            ColumnDrift(), source(id=1), RECORDED, False, SchemaDecision(dropped=("qty",)), id="dropped: NULL from then"
+            ColumnDrift(),
+            source(id=1),
+            RECORDED,
+            False,
+            SchemaDecision(dropped=("qty",)),
+            id="dropped: NULL from then",
         ),
         pytest.param(
             ColumnDrift(absent=("qty",)),
@@ -90,7 +95,11 @@ RECORDED = {("id", 1), ("qty", 2)}
     ],
 )
 def test_what_a_change_of_columns_means(
-    drift: ColumnDrift, columns: tuple[Column, ...], recorded: set[tuple[str, int]], accept_nulls: bool, expected: object
+    drift: ColumnDrift,
+    columns: tuple[Column, ...],
+    recorded: set[tuple[str, int]],
+    accept_nulls: bool,
+    expected: object,
 ) -> None:
     asked = {"source_columns": columns, "recorded": recorded, "accept_nulls": accept_nulls}
     if isinstance(expected, str):
@@ -104,6 +113,10 @@ def test_a_computed_column_is_nobodys_business() -> None:
     total = Column("total", 3, INT, computed=True)
     columns = (*source(id=1, qty=2), total)
     decision = decide_schema(
-        ColumnDrift(), instance="dbo_t", source_columns=columns, recorded={*RECORDED, ("total", 3)}, accept_nulls=False
+        ColumnDrift(),
+        instance="dbo_t",
+        source_columns=columns,
+        recorded={*RECORDED, ("total", 3)},
+        accept_nulls=False,
     )
     assert decision.uncaptured == ()

@@ -25,8 +25,12 @@ def lsn(number: int) -> Lsn:
     return Lsn(number << 16)
 
 
-def reach(name: str, start: int, *, low: int | None = None, captured: int | None = 900, **facts: bool) -> Reach:
-    instance = CaptureInstance(name, "dbo", "t", 1, start, Lsn(start << 16), datetime(2026, 1, 1), ("id",), **facts)
+def reach(
+    name: str, start: int, *, low: int | None = None, captured: int | None = 900, **facts: bool
+) -> Reach:
+    instance = CaptureInstance(
+        name, "dbo", "t", 1, start, Lsn(start << 16), datetime(2026, 1, 1), ("id",), **facts
+    )
     return Reach(instance, lsn(low or start), None if captured is None else lsn(captured))
 
 
@@ -37,12 +41,20 @@ V1, V2 = reach("v1", 100), reach("v2", 500)
     ("position", "configured", "others", "expected"),
     [
         pytest.param(lsn(200), V1, (), ("v1", lsn(700)), id="the configured one, up to the bound"),
-        pytest.param(lsn(100).decremented(), V1, (), ("v1", lsn(700)), id="just below its start nothing is lost"),
+        pytest.param(
+            lsn(100).decremented(), V1, (), ("v1", lsn(700)), id="just below its start nothing is lost"
+        ),
         pytest.param(lsn(99), V1, (), None, id="a gap: changes between the position and its start"),
-        pytest.param(lsn(200), reach("v1", 100, low=300), (), None, id="a gap: cleanup has passed the position"),
+        pytest.param(
+            lsn(200), reach("v1", 100, low=300), (), None, id="a gap: cleanup has passed the position"
+        ),
         pytest.param(lsn(600), V2, (V1,), ("v2", lsn(700)), id="the newer one from its start on"),
         pytest.param(
-            lsn(200), V2, (V1,), ("v1", lsn(500).decremented()), id="the older one up to the newer one's start"
+            lsn(200),
+            V2,
+            (V1,),
+            ("v1", lsn(500).decremented()),
+            id="the older one up to the newer one's start",
         ),
         pytest.param(
             lsn(200),
@@ -51,11 +63,19 @@ V1, V2 = reach("v1", 100), reach("v2", 500)
             ("v1", lsn(300)),
             id="and no further than capture is, though the newer one has begun",
         ),
-        pytest.param(lsn(200), V2, (reach("v1", 100, low=300),), None, id="a gap: the older one was cleaned too"),
         pytest.param(
-            lsn(200), V2, (reach("v1", 100, drop_pending=True),), None, id="a gap: the older one is being dropped"
+            lsn(200), V2, (reach("v1", 100, low=300),), None, id="a gap: the older one was cleaned too"
         ),
-        pytest.param(lsn(650), reach("v1", 100, captured=600), (), ("v1", lsn(650)), id="nothing new stays put"),
+        pytest.param(
+            lsn(200),
+            V2,
+            (reach("v1", 100, drop_pending=True),),
+            None,
+            id="a gap: the older one is being dropped",
+        ),
+        pytest.param(
+            lsn(650), reach("v1", 100, captured=600), (), ("v1", lsn(650)), id="nothing new stays put"
+        ),
         pytest.param(
             lsn(100).decremented(),
             reach("v1", 100, captured=None),
@@ -127,7 +147,9 @@ def test_a_quiet_position_moves_seldom(
         (NOON + timedelta(minutes=7), False),
     ],
 )
-def test_an_lsn_that_was_committed_at_another_time_is_of_another_database(mapped: datetime | None, same: bool) -> None:
+def test_an_lsn_that_was_committed_at_another_time_is_of_another_database(
+    mapped: datetime | None, same: bool
+) -> None:
     assert is_same_commit_time(NOON, mapped) is same
 
 
