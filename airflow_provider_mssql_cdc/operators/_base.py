@@ -58,6 +58,7 @@ class MssqlCdcOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run the job; an error that no retry can mend fails the task at once."""
         try:
+            self.table = self._table_with_storage()
             return self.run_job(context)
         except MssqlCdcError as exc:
             if exc.retryable:
@@ -66,6 +67,12 @@ class MssqlCdcOperator(BaseOperator):
 
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError
+
+    def _table_with_storage(self) -> MssqlCdcTable:
+        """Credentials of the object store are asked for here: after Airflow stored what it rendered."""
+        from airflow_provider_mssql_cdc.hooks.delta_storage import with_storage_of_connection
+
+        return with_storage_of_connection(self.table)
 
     def on_kill(self) -> None:
         """End the query on the server; the files of this attempt go when ``complete`` cleans up."""
