@@ -115,10 +115,10 @@ class World:
         row_group: int | None = None,
     ) -> None:
         self.append_table(
-            self._table(rows), transactions=transactions, statistics=statistics, row_group=row_group
+            self.table(rows), transactions=transactions, statistics=statistics, row_group=row_group
         )
 
-    def _table(self, rows: Sequence[Row]) -> pa.Table:
+    def table(self, rows: Sequence[Row]) -> pa.Table:
         schema = pa.schema([field.with_nullable(True) for field in self.bronze.schema])
         return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
