@@ -38,7 +38,9 @@ class Load:
         **arguments: Any,
     ) -> None:
         self.server, self.driver, self.login = server, driver, login
-        self.table = MssqlCdcTable("erp", instance, str(folder / "bronze"), str(folder / "facts"), **arguments)
+        self.table = MssqlCdcTable(
+            "erp", instance, str(folder / "bronze"), str(folder / "facts"), **arguments
+        )
         self.run_id = run_id
 
     def connect(self, listener: EmbeddedSqlServer | Replica | None = None) -> SourceSession:

@@ -77,14 +77,40 @@ class Collation:
 
     def encode(self, text: str) -> bytes:
         """The bytes of a varchar; characters outside the code page become question marks."""
-        return text.encode(self.codec, "replace")
+        try:
+            return text.encode(self.codec)
+        except UnicodeEncodeError:
+            passed = _passed_through(self.codec)
+            return b"".join(
+                bytes([ord(character)]) if character in passed else character.encode(self.codec, "replace")
+                for character in text
+            )
 
     def decode(self, data: bytes) -> str:
-        return data.decode(self.codec, "replace")
+        try:
+            return data.decode(self.codec)
+        except UnicodeDecodeError:
+            passed = _passed_through(self.codec)
+            if not passed:
+                return data.decode(self.codec, "replace")
+            return "".join(
+                chr(byte) if chr(byte) in passed else bytes([byte]).decode(self.codec, "replace")
+                for byte in data
+            )
 
     def narrow(self, text: str) -> str:
         """The text as it comes back out of the code page."""
         return text if text.isascii() or self.code_page == 65001 else self.decode(self.encode(text))
+
+
+@lru_cache(maxsize=64)
+def _passed_through(codec: str) -> frozenset[str]:
+    """Bytes that a single-byte code page leaves undefined, 0x81 of 1252 for one: Windows makes them the
+    control characters of that number, both ways."""
+    if not codec.startswith(("cp125", "cp874")):
+        return frozenset()
+    controls = range(0x80, 0xA0)
+    return frozenset(chr(byte) for byte in controls if bytes([byte]).decode(codec, "replace") == "\ufffd")
 
 
 @lru_cache(maxsize=256)
