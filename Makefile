@@ -65,6 +65,9 @@ mutants: $(VENV)/.made ## take each guard out, and see its test turn red
 bench: $(VENV)/.made ## rows/s, CPU and memory, side by side with the bare driver
 	$(RUN) -m benchmarks $(ARGS)
 
+ui: $(VENV)/.made ## the example DAGs in Airflow's own UI, on 127.0.0.1:8080 (ARGS='--port N')
+	$(RUN) -m demo.ui $(ARGS)
+
 clean: ## environments, caches and what the demo left
 	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
