@@ -28,7 +28,14 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [
-            _modules("operators.plan", "operators.snapshot", "operators.complete", "operators.changes")
+            _modules(
+                "operators.plan",
+                "operators.snapshot",
+                "operators.chunk",
+                "operators.complete",
+                "operators.on_call",
+                "operators.changes",
+            )
         ],
         "sensors": [_modules("sensors.capture")],
         "triggers": [_modules("triggers.capture")],

@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import TaskGroup
 
 from airflow_provider_mssql_cdc.operators import (
+    MssqlCdcChunkOperator,
     MssqlCdcCompleteOperator,
     MssqlCdcPlanOperator,
     MssqlCdcSnapshotOperator,
@@ -21,8 +22,14 @@ def mssql_cdc_bootstrap(
     *,
     group_id: str,
     table: MssqlCdcTable,
+    mode: str = "whole",
     max_ranges: int = 256,
     rows_per_range: int = 1_000_000,
+    chunk_rows: int = 1_000_000,
+    max_waves: int = 256,
+    chunks_per_wave: int | None = None,
+    max_seconds: int | None = None,
+    min_headroom_hours: float | None = None,
     resnapshot: bool | str = False,
     wait_seconds: int = 600,
     verify_counts: bool = False,
@@ -32,20 +39,27 @@ def mssql_cdc_bootstrap(
     default_args: dict[str, Any] | None = None,
     **task_arguments: Any,
 ) -> TaskGroup:
-    """Load one table once: a task group of ``plan``, ``read`` and ``complete``.
+    """Load one table once: a task group of ``plan``, ``read`` (``chunk`` in chunked mode) and ``complete``.
 
     The snapshot's LSN is in the return value of ``<group_id>.complete``. Tasks are retried three times
     unless ``default_args``, here or on the DAG, or an argument say otherwise.
 
     :param group_id: id of the task group.
     :param table: what is loaded, from where and to where. (templated)
-    :param max_ranges: at most this many mapped tasks.
-    :param rows_per_range: rows that one mapped task should read, when the table allows it.
+    :param mode: ``"whole"`` for a table that is read within CDC's retention; ``"chunked"`` for a larger one,
+        in as many runs as it takes, with ``MssqlCdcChangesOperator`` running next to it.
+    :param max_ranges: at most this many mapped tasks; ``whole``.
+    :param rows_per_range: rows that one mapped task should read, when the table allows it; ``whole``.
+    :param chunk_rows: rows of a chunk; ``chunked``, as are the following. See ``MssqlCdcPlanOperator``.
+    :param max_waves: waves that one run maps at most.
+    :param chunks_per_wave: chunks that one mapped task reads and commits.
+    :param max_seconds: after which a run begins no further wave and ends well.
+    :param min_headroom_hours: below which a run begins no further wave and ends well.
     :param resnapshot: take a new snapshot although bronze holds one. (templated)
     :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
     :param verify_counts: count each range on the server after it was read, and fail on a difference that no
-        change explains.
-    :param show_bounds: show key bounds in the labels of the mapped tasks.
+        change explains; ``whole``.
+    :param show_bounds: show key bounds in the labels of the mapped tasks; ``whole``.
     :param pool: of all three tasks; a pool per source server limits the load on it.
     :param outlets: assets, of ``complete`` alone.
     :param default_args: of the task group.
@@ -59,21 +73,32 @@ def mssql_cdc_bootstrap(
         plan = MssqlCdcPlanOperator(
             task_id="plan",
             table=table,
+            mode=mode,
             max_ranges=max_ranges,
             rows_per_range=rows_per_range,
+            chunk_rows=chunk_rows,
+            max_waves=max_waves,
+            chunks_per_wave=chunks_per_wave,
+            max_seconds=max_seconds,
+            min_headroom_hours=min_headroom_hours,
             resnapshot=resnapshot,
             wait_seconds=wait_seconds,
             pool=pool,
             **task_arguments,
         )
-        read = MssqlCdcSnapshotOperator.partial(
-            task_id="read",
-            table=table,
-            verify_counts=verify_counts,
-            show_bounds=show_bounds,
-            pool=pool,
-            **task_arguments,
-        ).expand(key_range=plan.output)
+        if mode == "chunked":
+            read = MssqlCdcChunkOperator.partial(
+                task_id="chunk", table=table, pool=pool, **task_arguments
+            ).expand(wave=plan.output)
+        else:
+            read = MssqlCdcSnapshotOperator.partial(
+                task_id="read",
+                table=table,
+                verify_counts=verify_counts,
+                show_bounds=show_bounds,
+                pool=pool,
+                **task_arguments,
+            ).expand(key_range=plan.output)
         MssqlCdcCompleteOperator(
             task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind, ValueDoesNotFit
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind
 from airflow_provider_mssql_cdc.jobs.recount import verify_count
 from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.source_rows import rows_of_range
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.location import TableLocation
@@ -21,15 +21,11 @@ from airflow_provider_mssql_cdc.model.plan import PlannedRange
 from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
-from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def read_range(
@@ -119,11 +115,8 @@ def _stage(
 ) -> tuple[StagedFile, ...]:
     """Read and stage, and count again when asked to, in the same transaction where there is one."""
     committed_at = commit_time(session, planned.snapshot)
-    statement = select_range(
-        source.description.table, source.columns, split_by=source.split_columns, key_range=planned.key_range
-    )
     label = f"{source.description.table.label}, range {planned.index + 1} of {planned.count}"
-    with session.transaction():
+    with rows_of_range(session, source, planned.key_range, label=label) as batches:
         files = stage_range(
             bronze,
             planned=planned,
@@ -131,9 +124,7 @@ def _stage(
             commit_ts=committed_at,
             instance=source.description.instance.name,
             columns=source.lake_columns,
-            batches=_with_casts_named(
-                session.read(statement, captured_schema(source.lake_columns), table=label), source
-            ),
+            batches=batches,
             attempt=attempt.label,
         )
         if verify_since is not None:
@@ -146,14 +137,3 @@ def _stage(
                 label=label,
             )
     return files
-
-
-def _with_casts_named(batches: Iterator[T], source: LoadableTable) -> Iterator[T]:
-    """The server does not say in which column a cast failed: the error names the columns that are cast."""
-    try:
-        yield from batches
-    except ValueDoesNotFit as exc:
-        if exc.column is not None or not source.casts:
-            raise
-        casts = ", ".join(f"{shown(name)} as {declared}" for name, declared in source.casts.items())
-        raise ValueDoesNotFit(f"{exc}. Columns that casts convert: {casts}") from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def snapshot_facts(
     row = FactsRow(
         event=committed.event,
         target=bronze.location.uri,
-        source=_source_of(bronze),
+        source=source_of(bronze),
         snapshot=committed.snapshot,
         rows=committed.rows,
         deletes=0,
@@ -51,8 +52,17 @@ def snapshot_facts(
     )
     if source is None or session is None or plan is None:
         return row
+    detail = {**keys_of(source), "plan": plan.plan.text, "ranges": len(plan.ranges), "files": len(plan.files)}
+    return with_server(row, source, session=session, detail=detail)
+
+
+def with_server(
+    row: FactsRow, source: LoadableTable, *, session: SourceSession, detail: Mapping[str, Any]
+) -> FactsRow:
+    """The row with what the server tells of the snapshot now: retention, lag, who read."""
+    assert row.snapshot is not None
     instance = source.description.instance
-    retention = retention_status(session, instance, position=committed.snapshot)
+    retention = retention_status(session, instance, position=row.snapshot)
     return replace(
         row,
         capture_instance=instance.name,
@@ -62,12 +72,7 @@ def snapshot_facts(
         retention_headroom_hours=retention.headroom_hours,
         source_max_commit_ts=retention.newest_commit_ts,
         capture_lag_seconds=retention.capture_lag_seconds,
-        detail={
-            **_keys(source),
-            "plan": plan.plan.text,
-            "ranges": len(plan.ranges),
-            "files": len(plan.files),
-        },
+        detail=detail,
     )
 
 
@@ -79,13 +84,13 @@ def plan_facts(
     return FactsRow(
         event="snapshot_plan",
         target=bronze.location.uri,
-        source=_source_of(bronze),
+        source=source_of(bronze),
         capture_instance=instance.name,
         snapshot=snapshot,
         isolation=session.isolation or "read committed",
         driver=session.driver,
         detail={
-            **_keys(source),
+            **keys_of(source),
             "ranges": len(ranges.ranges),
             "method": ranges.method,
             "reason": ranges.reason,
@@ -114,12 +119,13 @@ def write_snapshot_facts(
     return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)
 
 
-def _source_of(bronze: Bronze) -> str:
+def source_of(bronze: Bronze) -> str:
+    """The source table, for people: connection, database, schema and table."""
     identity = bronze.identity
     return f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}"
 
 
-def _keys(source: LoadableTable) -> dict[str, Any]:
+def keys_of(source: LoadableTable) -> dict[str, Any]:
     """What was chosen; names of columns, never a key value."""
     return {
         "key": [column.name for column in source.keys.key or ()],

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from collections.abc import Sequence
 
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
 from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +30,25 @@ def remove_losers(location: TableLocation, *, run: str) -> int:
     if not _RUN.match(run):
         raise ValueError(f"a run is named by eight hex digits, got {run!r}")
     staged_by_run = re.compile(rf"0x[0-9A-F]{{20}}-{run}-[0-9a-f]{{8}}-")
-    storage = TableStorage(location)
-    staged = [name for name in storage.names("0x") if staged_by_run.match(name)]
-    named = _named_by_the_log(location) if staged else set()
-    removed = 0
-    for name in staged:
+    staged = [name for name in TableStorage(location).names("0x") if staged_by_run.match(name)]
+    return remove_unnamed(location, staged)
+
+
+def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
+    """Remove files that waves of a chunked snapshot staged, in any run, and that the log does not name.
+
+    To be called when nothing of it can be committed any more: it is complete, or it was abandoned.
+    """
+    staged_by_waves = re.compile(rf"{snapshot.text}-[0-9a-f]{{8}}-[0-9a-f]{{8}}-w\d")
+    names = TableStorage(location).names(f"{snapshot.text}-")
+    return remove_unnamed(location, [name for name in names if staged_by_waves.match(name)])
+
+
+def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
+    """Remove those of these files that the log does not name; how many there were."""
+    named = _named_by_the_log(location) if names else set()
+    storage, removed = TableStorage(location), 0
+    for name in names:
         if name not in named:
             with contextlib.suppress(FileNotFoundError):
                 storage.remove(name)

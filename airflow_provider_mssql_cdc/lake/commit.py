@@ -27,6 +27,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     read_horizon,
     run_app_id,
 )
+from airflow_provider_mssql_cdc.lake.waves import landed_waves, latest_horizon
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
@@ -37,6 +38,8 @@ from airflow_provider_mssql_cdc.planning.commit_decision import (
     coverage_after,
     decide_snapshot_commit,
 )
+from airflow_provider_mssql_cdc.planning.opening import decide_completion
+from airflow_provider_mssql_cdc.planning.waves import missing_waves, refuse_missing
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +145,52 @@ def commit_snapshot(
         return _added(bronze, offer, decision=decision, files=checked_files)
 
     outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
+    log.info("%s: %s", location, outcome.reason)
+    return outcome
+
+
+def commit_completion(
+    location: TableLocation,
+    *,
+    identity: SourceIdentity,
+    instance: str,
+    snapshot: Lsn,
+    waves: int,
+    commit_ts: datetime | None,
+    run: str,
+    run_id: str,
+) -> SnapshotCommit:
+    """Make a chunked S, all of whose waves are in bronze, its complete snapshot: a commit without files.
+
+    Or return the one that bronze holds, when that is S or a later one.
+
+    :param waves: of the stored plan.
+    :param run: eight hex digits that name the Airflow run.
+    :raises IncompletePlan: waves are missing; the message names them.
+    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    """
+    bronze = open_existing(location)
+
+    def once() -> SnapshotCommit:
+        bronze.check_identity(identity)
+        decision = decide_completion(bronze.state, snapshot)
+        if isinstance(decision, KeepStored):
+            return held_snapshot(bronze)
+        landed = landed_waves(bronze.table, snapshot, waves)
+        refuse_missing(missing_waves(waves, landed), snapshot=snapshot, waves=waves)
+        offer = _Offer(
+            instance,
+            snapshot,
+            commit_ts,
+            resnapshot=False,
+            run=run,
+            run_id=run_id,
+            rows=sum(wave.rows for wave in landed.values()),
+            horizon=latest_horizon(landed.values()),
+        )
+        return _added(bronze, offer, decision=decision, files=list)
+
+    outcome = until_committed(once, what=f"completing {snapshot} in {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
     return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -57,6 +58,12 @@ def has_facts(location: TableLocation, identifier: str) -> bool:
     """Whether a row of this identifier has been written."""
     table = _open(location)
     return table is not None and table.transaction_version(identifier) is not None
+
+
+def absent_facts(location: TableLocation, identifiers: Sequence[str]) -> list[str]:
+    """Those of these identifiers of which no row has been written."""
+    table = _open(location)
+    return [one for one in identifiers if table is None or table.transaction_version(one) is None]
 
 
 def _open(location: TableLocation) -> DeltaTable | None:

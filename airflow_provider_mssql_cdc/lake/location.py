@@ -47,6 +47,11 @@ class TableLocation:
     def facts_of(cls, table: MssqlCdcTable) -> TableLocation:
         return cls(table.facts, table.storage_options)
 
+    @classmethod
+    def plans_of(cls, table: MssqlCdcTable) -> TableLocation:
+        """Beside bronze, which many may read: bounds are values of the source."""
+        return cls(f"{canonical_uri(table.bronze)}_plans", table.storage_options)
+
     @property
     def local_path(self) -> Path | None:
         """The folder, where the table is on a file system."""

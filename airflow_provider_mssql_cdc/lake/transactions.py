@@ -28,6 +28,9 @@ SNAPSHOT = "mssql_cdc#snapshot"
 OPEN = "mssql_cdc#open"
 """S of the newest chunked snapshot that was opened."""
 
+ABANDONED = "mssql_cdc#abandoned"
+"""Chunked snapshots up to this S that were not complete have been given up on request."""
+
 BASE = "mssql_cdc#base"
 """Lower end of coverage; only the first snapshot and a re-basing one move it."""
 
@@ -40,21 +43,28 @@ def run_app_id(run: str) -> str:
     return f"mssql_cdc#run.{run}"
 
 
-def horizon_app_id(snapshot: Lsn) -> str:
-    """Under which the horizon of snapshot S is kept: ``.hi``, ``.lo`` and ``.time``."""
-    return f"mssql_cdc#after.{snapshot.text}"
+def wave_app_id(snapshot: Lsn, wave: int) -> str:
+    """Under which a wave of chunked snapshot S is in bronze; the version is the number of its rows."""
+    return f"mssql_cdc#snap.{snapshot.text}.{wave}"
 
 
-def horizon_transactions(snapshot: Lsn, horizon: ReadHorizon) -> list[Transaction]:
+def horizon_app_id(snapshot: Lsn, wave: int | None = None) -> str:
+    """Under which the horizon of snapshot S, or of one wave, is kept: ``.hi``, ``.lo`` and ``.time``."""
+    return f"mssql_cdc#after.{snapshot.text}" + ("" if wave is None else f".{wave}")
+
+
+def horizon_transactions(
+    snapshot: Lsn, horizon: ReadHorizon, *, wave: int | None = None
+) -> list[Transaction]:
     """The horizon of a snapshot's reads: its LSN, and its time in microseconds since 1970 (UTC)."""
-    app_id = horizon_app_id(snapshot)
+    app_id = horizon_app_id(snapshot, wave)
     microseconds = (horizon.time - _EPOCH) // timedelta(microseconds=1)
     return [*lsn_transactions(app_id, horizon.lsn), Transaction(f"{app_id}.time", microseconds)]
 
 
-def read_horizon(table: DeltaTable, snapshot: Lsn) -> ReadHorizon | None:
+def read_horizon(table: DeltaTable, snapshot: Lsn, *, wave: int | None = None) -> ReadHorizon | None:
     """What :func:`horizon_transactions` recorded; None for a snapshot without a read."""
-    app_id = horizon_app_id(snapshot)
+    app_id = horizon_app_id(snapshot, wave)
     lsn, microseconds = read_lsn(table, app_id), table.transaction_version(f"{app_id}.time")
     if lsn is None or microseconds is None:
         return None
@@ -91,7 +101,8 @@ def read_state(table: DeltaTable) -> BronzeState:
 
     :raises StateDamaged: transactions that contradict each other.
     """
-    snapshot, opened, base, changes = (read_lsn(table, app_id) for app_id in (SNAPSHOT, OPEN, BASE, CHANGES))
+    app_ids = (SNAPSHOT, OPEN, ABANDONED, BASE, CHANGES)
+    snapshot, opened, abandoned, base, changes = (read_lsn(table, app_id) for app_id in app_ids)
     if (base is None) != (changes is None):
         raise StateDamaged(_damage(table, "coverage has one end only"))
     if base is None and (snapshot or opened):
@@ -100,7 +111,9 @@ def read_state(table: DeltaTable) -> BronzeState:
         coverage = Coverage(base, changes) if base and changes else None
     except ValueError as exc:
         raise StateDamaged(_damage(table, str(exc))) from exc
-    return BronzeState(version=table.version(), snapshot=snapshot, open=opened, coverage=coverage)
+    return BronzeState(
+        version=table.version(), snapshot=snapshot, open=opened, coverage=coverage, abandoned=abandoned
+    )
 
 
 def distinct(transactions: Sequence[Transaction]) -> list[Transaction]:

@@ -15,12 +15,18 @@ class KeyRange:
     """``lower <= key < upper`` in the server's order; None is unbounded.
 
     The first range of a plan is open below, so that NULLs and keys under the smallest one are in it.
+
+    :param closed: keys that the server holds equal to ``upper`` belong to it too: the last chunk of a
+        chunked snapshot, which ends at MAX.
     """
 
     lower: Bound | None = None
     upper: Bound | None = None
+    closed: bool = False
 
     def __post_init__(self) -> None:
+        if self.closed and self.upper is None:
+            raise ValueError("a range without an upper bound cannot include it")
         if self.lower is not None and self.upper is not None and len(self.lower) != len(self.upper):
             raise ValueError("both bounds of a key range have one value per split column")
 

@@ -27,12 +27,20 @@ class BronzeState:
     :param snapshot: S of the newest complete snapshot.
     :param open: S of the newest chunked snapshot that was opened.
     :param coverage: of changes; None before the first snapshot.
+    :param abandoned: chunked snapshots up to this S that were not complete have been given up.
     """
 
     version: int
     snapshot: Lsn | None = None
     open: Lsn | None = None
     coverage: Coverage | None = None
+    abandoned: Lsn | None = None
+
+    @property
+    def unfinished(self) -> Lsn | None:
+        """S of the chunked snapshot that is being loaded: open, above the complete one, not given up."""
+        over = [lsn for lsn in (self.snapshot, self.abandoned) if lsn is not None]
+        return self.open if self.open is not None and all(self.open > lsn for lsn in over) else None
 
     @property
     def newest(self) -> Lsn | None:

@@ -1,15 +1,20 @@
 """Operators: arguments in, one job, JSON out."""
 
 from airflow_provider_mssql_cdc.operators.changes import MssqlCdcChangesOperator
+from airflow_provider_mssql_cdc.operators.chunk import MssqlCdcChunkOperator
 from airflow_provider_mssql_cdc.operators.complete import MssqlCdcCompleteOperator
 from airflow_provider_mssql_cdc.operators.merge import MssqlCdcMergeOperator
+from airflow_provider_mssql_cdc.operators.on_call import MssqlCdcAbandonOperator, MssqlCdcStatusOperator
 from airflow_provider_mssql_cdc.operators.plan import MssqlCdcPlanOperator
 from airflow_provider_mssql_cdc.operators.snapshot import MssqlCdcSnapshotOperator
 
 __all__ = [
+    "MssqlCdcAbandonOperator",
     "MssqlCdcChangesOperator",
+    "MssqlCdcChunkOperator",
     "MssqlCdcCompleteOperator",
     "MssqlCdcMergeOperator",
     "MssqlCdcPlanOperator",
     "MssqlCdcSnapshotOperator",
+    "MssqlCdcStatusOperator",
 ]

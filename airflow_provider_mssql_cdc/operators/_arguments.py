@@ -23,6 +23,17 @@ def at_least(least: int) -> Callable[[Any], str | None]:
     return check
 
 
+def or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    """The same, and None, which leaves it out."""
+    return lambda value: None if value is None else check(value)
+
+
+def not_negative(value: Any) -> str | None:
+    """A number, zero or more."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return None if good else f"is a number of at least 0, got {value!r}"
+
+
 def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     """One of a few words, or a template of one; None where it is among them."""
 
@@ -30,6 +41,15 @@ def one_of(*choices: str | None) -> Callable[[Any], str | None]:
         if value in choices or (isinstance(value, str) and _JINJA.search(value)):
             return None
         return f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+
+    return check
+
+
+def word_of(*choices: str) -> Callable[[Any], str | None]:
+    """One of a few words, known when the DAG is parsed."""
+
+    def check(value: Any) -> str | None:
+        return None if value in choices else f"is one of {', '.join(map(repr, choices))}, got {value!r}"
 
     return check
 

@@ -5,33 +5,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import conf
 
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag_or_template
+from airflow_provider_mssql_cdc.operators._arguments import (
+    as_flag,
+    at_least,
+    flag_or_template,
+    not_negative,
+    or_none,
+    word_of,
+)
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+WHOLE, CHUNKED = "whole", "chunked"
+
+
 class MssqlCdcPlanOperator(MssqlCdcOperator):
-    """Record S, then cut the table into key ranges, one per mapped task.
+    """Record S, then cut the table: into key ranges, or into chunks that waves of mapped tasks read.
 
     Preflight reports every problem at once, before anything is written. When bronze holds a complete
     snapshot already, the plan is one item that carries its S and nothing is read. The result is never
     empty and fits ``[core] max_map_length``.
 
+    ``mode="whole"``: one item per key range, all of which have to be read within CDC's retention. Map
+    ``MssqlCdcSnapshotOperator`` over them.
+
+    ``mode="chunked"``: for tables that take longer than that. S is opened once, in bronze; how the table is
+    cut is stored once, beside it; each run, retry or clear maps the waves that bronze does not hold yet. Let
+    ``MssqlCdcChangesOperator`` run next to it, in a DAG of its own, and map ``MssqlCdcChunkOperator`` over
+    the items.
+
     :param table: what is loaded, from where and to where. (templated)
-    :param max_ranges: at most this many mapped tasks.
-    :param rows_per_range: rows that one mapped task should read, when the table allows it.
+    :param mode: ``"whole"`` or ``"chunked"``.
+    :param max_ranges: at most this many mapped tasks; ``whole``.
+    :param rows_per_range: rows that one mapped task should read, when the table allows it; ``whole``.
+    :param chunk_rows: rows that one chunk should have; ``chunked``. A stored plan keeps its own.
+    :param max_waves: waves that one run maps at most; ``chunked``. The next run maps the next ones.
+    :param chunks_per_wave: chunks that one mapped task reads and commits; None for as many as make the
+        plan fit into one run, 16 at most; ``chunked``. A stored plan keeps its own.
+    :param max_seconds: from its start, after which this run begins no further wave and ends well, its
+        ``complete`` skipped; ``chunked``.
+    :param min_headroom_hours: likewise, when the changes in bronze end less than this above what CDC
+        still keeps; ``chunked``.
     :param resnapshot: take a new snapshot although bronze holds one; at most one per run. (templated)
     :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
     """
 
     template_fields: Sequence[str] = ("table", "resnapshot")
     field_checks: ClassVar = {
+        "mode": word_of(WHOLE, CHUNKED),
         "max_ranges": at_least(1),
         "rows_per_range": at_least(1),
+        "chunk_rows": at_least(1),
+        "max_waves": at_least(1),
+        "chunks_per_wave": or_none(at_least(1)),
+        "max_seconds": or_none(at_least(1)),
+        "min_headroom_hours": or_none(not_negative),
         "resnapshot": flag_or_template,
         "wait_seconds": at_least(0),
     }
@@ -39,28 +73,69 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
     def __init__(
         self,
         *,
+        mode: str = WHOLE,
         max_ranges: int = 256,
         rows_per_range: int = 1_000_000,
+        chunk_rows: int = 1_000_000,
+        max_waves: int = 256,
+        chunks_per_wave: int | None = None,
+        max_seconds: int | None = None,
+        min_headroom_hours: float | None = None,
         resnapshot: bool | str = False,
         wait_seconds: int = 600,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.mode = mode
         self.max_ranges = max_ranges
         self.rows_per_range = rows_per_range
+        self.chunk_rows = chunk_rows
+        self.max_waves = max_waves
+        self.chunks_per_wave = chunks_per_wave
+        self.max_seconds = max_seconds
+        self.min_headroom_hours = min_headroom_hours
         self.resnapshot = resnapshot
         self.wait_seconds = wait_seconds
         self._refuse_wrong_arguments()
 
     def run_job(self, context: Context) -> list[dict[str, Any]]:
+        return self._plan_waves(context) if self.mode == CHUNKED else self._plan_ranges(context)
+
+    def _plan_waves(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
+        from airflow_provider_mssql_cdc.model.waves import Stopped
+
+        request = ChunkedRequest(
+            table=self.table,
+            attempt=attempt_of(context),
+            chunk_rows=self.chunk_rows,
+            max_waves=min(self.max_waves, _max_map_length()),
+            chunks_per_wave=self.chunks_per_wave,
+            resnapshot=as_flag(self.resnapshot, name="resnapshot"),
+            wait_seconds=self.wait_seconds,
+            max_seconds=self.max_seconds,
+            min_headroom_hours=self.min_headroom_hours,
+        )
+        planned = plan_chunks(request, connect=self.connect)
+        if isinstance(planned, Stopped):
+            raise AirflowSkipException(planned.reason)
+        return [wave.to_xcom() for wave in planned]
+
+    def _plan_ranges(self, context: Context) -> list[dict[str, Any]]:
         from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 
         request = PlanRequest(
             table=self.table,
             attempt=attempt_of(context),
-            max_ranges=min(self.max_ranges, conf.getint("core", "max_map_length", fallback=1024)),
+            max_ranges=min(self.max_ranges, _max_map_length()),
             rows_per_range=self.rows_per_range,
             resnapshot=as_flag(self.resnapshot, name="resnapshot"),
             wait_seconds=self.wait_seconds,
         )
         return [planned.to_xcom() for planned in plan_snapshot(request, connect=self.connect)]
+
+
+def _max_map_length() -> int:
+    """Airflow's own limit: a longer plan would fail its task."""
+    limit: int = conf.getint("core", "max_map_length", fallback=1024)
+    return limit

@@ -127,7 +127,7 @@ def seek_bounds(
     found = yield first_key(table, columns)
     if not found:
         return []
-    lower = _key(found[0], columns, shared=())
+    lower = key_of(found[0], columns)
     bounds: list[Bound] = []
     steps = _Steps(estimate, rows_per_range, max_ranges)
     while (bound := (yield from next_bound(table, columns, lower=lower, step=steps.next()))) is not None:
@@ -142,25 +142,35 @@ def seek_bounds(
 
 
 def next_bound(
-    table: SourceTable, columns: Sequence[Column], *, lower: Bound, step: int
+    table: SourceTable, columns: Sequence[Column], *, lower: Bound, step: int, upper: Bound | None = None
 ) -> Generator[Statement, Rows, Bound | None]:
     """The key ``step`` rows after the first one at ``lower``; None when there are not that many.
 
     When more rows than that share the values of ``lower``, the first key above them.
+
+    :param upper: keys above it do not count.
     """
-    row, shared = yield from _search(table, columns, lower=lower, rows=step + 1, inclusive=True)
+    row, shared = yield from _search(table, columns, lower=lower, rows=step + 1, inclusive=True, upper=upper)
     if row is not None and int(row["is_lower"]) == 1:
-        row, shared = yield from _search(table, columns, lower=lower, rows=1, inclusive=False)
-    return None if row is None else _key(row, columns, shared=lower[:shared])
+        row, shared = yield from _search(table, columns, lower=lower, rows=1, inclusive=False, upper=upper)
+    return None if row is None else key_of(row, columns, shared=lower[:shared])
 
 
 def _search(
-    table: SourceTable, columns: Sequence[Column], *, lower: Bound, rows: int, inclusive: bool
+    table: SourceTable,
+    columns: Sequence[Column],
+    *,
+    lower: Bound,
+    rows: int,
+    inclusive: bool,
+    upper: Bound | None,
 ) -> Generator[Statement, Rows, tuple[Mapping[str, Any] | None, int]]:
     """The ``rows``-th key from a bound on, and how many leading values it shares with the bound."""
     left = rows
     for depth in range(len(columns) - 1, -1, -1):
-        statement = seek_key(table, columns, lower=lower, depth=depth, rows=left, inclusive=inclusive)
+        statement = seek_key(
+            table, columns, lower=lower, depth=depth, rows=left, inclusive=inclusive, upper=upper
+        )
         found = (yield statement) if statement is not None else ()
         if found:
             read = int(found[0]["keys_read"])
@@ -170,9 +180,11 @@ def _search(
     return None, 0
 
 
-def _key(row: Mapping[str, Any], columns: Sequence[Column], *, shared: Bound) -> Bound:
+def key_of(row: Mapping[str, Any], columns: Sequence[Column], *, shared: Bound = ()) -> Bound:
     """The key of an answer. Shared values keep the text they have in the bound before, whatever the row
     spells: for the server they are equal, and equal text makes an equality of them in the range's pieces.
+
+    :raises UnsupportedKey: a key that no text can carry.
     """
     rest = range(len(shared), len(columns))
     values = tuple(row[f"k{index}"] for index in rest)

@@ -13,8 +13,8 @@ from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.key_range import Bound
 from airflow_provider_mssql_cdc.tsql.bounds import exact_text, typed_bound
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.predicate import Predicate
-from airflow_provider_mssql_cdc.tsql.predicates import equals, pieces_from
+from airflow_provider_mssql_cdc.tsql.predicate import Predicate, all_of, as_predicate
+from airflow_provider_mssql_cdc.tsql.predicates import at_most, equals, pieces_from
 from airflow_provider_mssql_cdc.tsql.snapshot import table_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
@@ -49,6 +49,7 @@ def seek_key(
     depth: int,
     rows: int,
     inclusive: bool = True,
+    upper: Bound | None = None,
 ) -> Statement | None:
     """The last of the first ``rows`` keys of one seekable piece at or above a bound; None for a piece
     that cannot hold a row.
@@ -57,12 +58,17 @@ def seek_key(
     ordered scan of an index that stops after ``rows`` keys: no sort, and no key is read twice when the
     search goes on in the next piece (``depth - 1``) with what is left.
 
+    :param upper: keys above it are not there; those equal to it are.
+
     One row or none: ``k<depth>`` … of the columns that the piece does not share, ``keys_read``, and
     ``is_lower`` (1 when the key is the bound itself, which repeats then).
     """
     piece = pieces_from(columns, lower, inclusive=inclusive)[len(columns) - 1 - depth]
     if piece.is_nothing:
         return None
+    if upper is not None:
+        limit = at_most(columns, upper)
+        piece = as_predicate(all_of([piece, limit])) if piece.text else limit
     names = [quote_identifier(column.name) for column in columns[depth:]]
     inner = ", ".join(f"{name} AS [__$k{depth + index}]" for index, name in enumerate(names))
     keys = ", ".join(
@@ -90,6 +96,19 @@ def _is_lower(columns: Sequence[Column], lower: Bound, *, depth: int, inclusive:
         return Predicate("0")
     same = equals(replace(columns[last], name=f"__$k{last}"), lower[last], f"lo{last}")
     return Predicate(f"CASE WHEN d.{same.text} THEN 1 ELSE 0 END", same.parameters)
+
+
+def ends_within(table: SourceTable, column: Column, *, lower: str, upper: str) -> Statement:
+    """The smallest and the largest key in ``[lower, upper]``, as lowest and highest; NULL when there is none.
+    """
+    name = quote_identifier(column.name)
+    low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
+    inside = f"FROM {table_name(table)} WHERE {name} >= {low.text} AND {name} <= {high.text}"
+    ends = [f"(SELECT {function}({name}) {inside})" for function in ("MIN", "MAX")]
+    lowest, highest = (exact_text(column.sql_type, end) for end in ends)
+    return Statement(
+        f"SELECT {lowest} AS lowest,\n       {highest} AS highest", {**low.parameters, **high.parameters}
+    )
 
 
 def count_keys(table: SourceTable, columns: Sequence[Column]) -> Statement:

@@ -64,6 +64,15 @@ class _Edge:
             return comparison
         return Predicate(f"({comparison.text} OR {self._column(index)} IS NULL)", comparison.parameters)
 
+    def at_most(self, index: int) -> Term:
+        """``<=``, NULLs included."""
+        if self.values[index] is None:
+            return self.equal(index)
+        comparison = self._compare(index, "<=")
+        if not self.columns[index].nullable:
+            return comparison
+        return Predicate(f"({comparison.text} OR {self._column(index)} IS NULL)", comparison.parameters)
+
     def equal_before(self, index: int, *, first: int = 0) -> list[Term]:
         """The columns from ``first`` up to and without ``index`` have this bound's values."""
         return [self.equal(leading) for leading in range(first, index)]
@@ -104,7 +113,22 @@ def range_pieces(columns: Sequence[Column], key_range: KeyRange) -> tuple[Predic
         pieces = [all_of(terms) for terms in _upper_chain(_Edge(columns, upper, "hi"), 0)]
     else:
         pieces = _between(_Edge(columns, lower, "lo"), _Edge(columns, upper, "hi"))
+    if key_range.closed and upper is not None:
+        pieces.append(all_of(_Edge(columns, upper, "hi").equal_before(len(columns))))
     return _conditions(pieces)
+
+
+def at_most(columns: Sequence[Column], upper: Bound) -> Predicate:
+    """The keys up to a bound, those equal to it included: a condition beside a seek, not one to seek by.
+
+    The leading column is limited once more on its own: by that a scan ends.
+    """
+    _check(columns)
+    edge = _Edge(columns, upper, "hi")
+    terms = [all_of(chain, word=" AND ") for chain in _upper_chain(edge, 0)]
+    reached = any_of([*terms, all_of(edge.equal_before(len(columns)), word=" AND ")])
+    limit = edge.at_most(0)
+    return as_predicate(all_of([limit, reached] if len(columns) > 1 else [limit]))
 
 
 def pieces_from(columns: Sequence[Column], lower: Bound, *, inclusive: bool) -> tuple[Predicate, ...]:
@@ -166,10 +190,10 @@ def _between(lower: _Edge, upper: _Edge) -> list[Term]:
     if not _may_be_equal(lower, upper, shared):
         return [all_of(piece) for piece in pieces]
     apart = lower.meets(shared, "<", upper)
-    return [all_of([*piece, apart]) for piece in pieces] + [_equal_afterall_of(lower, upper, shared)]
+    return [all_of([*piece, apart]) for piece in pieces] + [_equal_after_all(lower, upper, shared)]
 
 
-def _equal_afterall_of(lower: _Edge, upper: _Edge, shared: int) -> Term:
+def _equal_after_all(lower: _Edge, upper: _Edge, shared: int) -> Term:
     """All of the range, when the server holds two values of different text for one.
 
     Not cut further: bounds that this package plans have equal text where the server says so.

@@ -1,0 +1,62 @@
+"""Giving up a chunked snapshot that is being loaded, on request."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mssql_cdc.lake.bronze import open_bronze
+from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.opens import abandon_unfinished, delete_rows
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """What was given up.
+
+    :param snapshot: S, None when no chunked snapshot was being loaded.
+    :param files: staged files that were removed; no commit named them.
+    :param rows: rows of waves that were deleted from bronze.
+    """
+
+    snapshot: Lsn | None
+    files: int = 0
+    rows: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types."""
+        return {
+            "snapshot": None if self.snapshot is None else self.snapshot.text,
+            "files": self.files,
+            "rows": self.rows,
+        }
+
+
+def abandon(
+    table: MssqlCdcTable, *, attempt: Attempt, snapshot: Lsn | None = None, rows: bool = False
+) -> Abandoned:
+    """Give up the chunked snapshot that is being loaded: its waves fail from now on, a new run opens another.
+
+    Coverage stays, so changes go on as they are; a complete snapshot stays what it is.
+
+    :param snapshot: give up this S alone; when it was given up before, what is left of it is removed.
+    :param rows: delete what its waves have written, too. Rows that stay are used by nobody.
+    """
+    bronze = open_bronze(TableLocation.bronze_of(table))
+    given_up = (
+        None if bronze is None else abandon_unfinished(bronze, run_id=attempt.run_id, snapshot=snapshot)
+    )
+    if bronze is None or given_up is None:
+        log.info("%s: no chunked snapshot is being loaded; nothing to abandon", table.label)
+        return Abandoned(None)
+    log.warning("%s: chunked snapshot %s is abandoned", table.label, given_up)
+    deleted = delete_rows(bronze, given_up) if rows else 0
+    files = remove_waves_losers(bronze.location, snapshot=given_up)
+    return Abandoned(given_up, files, deleted)

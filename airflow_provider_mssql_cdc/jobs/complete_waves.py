@@ -1,0 +1,142 @@
+"""``complete`` of a chunked snapshot: bronze first, then the plan, then a commit without files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.errors import IncompletePlan
+from airflow_provider_mssql_cdc.jobs.chunk_facts import write_missing_chunk_facts
+from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
+    keys_of,
+    snapshot_facts,
+    with_server,
+    write_snapshot_facts,
+)
+from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
+from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion, held_snapshot
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.waves import landed_waves
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.facts import FactsRow
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.waves import Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.planning.opening import refuse_ended
+from airflow_provider_mssql_cdc.planning.waves import missing_waves, refuse_missing
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+
+def complete_waves(
+    table: MssqlCdcTable,
+    outcomes: Sequence[WaveOutcome],
+    *,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+    on_step: OnStep = unwatched,
+) -> CompletedSnapshot | Stopped:
+    """Make the snapshot complete when bronze holds every wave of its plan.
+
+    :param outcomes: of this run's waves: which snapshot it is, and whether the run mapped all that was left.
+    :raises IncompletePlan: waves are missing although this run was to bring them; they are named.
+    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    """
+    bronze, started_at = open_existing(TableLocation.bronze_of(table)), datetime.now(UTC)
+    snapshot = _snapshot_of(bronze, outcomes)
+    if bronze.state.snapshot is not None and bronze.state.snapshot >= snapshot:
+        committed = held_snapshot(bronze)
+        facts = snapshot_facts(committed, bronze=bronze)
+    else:
+        refuse_ended(bronze.state, snapshot)
+        plan = _stored_plan(table, snapshot)
+        if left := _left_to_others(bronze, plan, outcomes):
+            return Stopped(f"{table.label}: {left}")
+        committed, facts = _commit(table, plan, bronze=bronze, attempt=attempt, connect=connect)
+        on_step("committed")
+        landed = landed_waves(bronze.reload().table, snapshot, plan.waves)
+        write_missing_chunk_facts(table, bronze, plan, landed.values(), attempt=attempt)
+    first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
+    on_step("reported")
+    remove_waves_losers(bronze.location, snapshot=snapshot)
+    return CompletedSnapshot(
+        snapshot=committed.snapshot,
+        commit_ts=committed.commit_ts,
+        rows=committed.rows,
+        version=committed.version,
+        horizon=committed.horizon,
+        bronze=bronze.location.uri,
+        first=first,
+    )
+
+
+def _snapshot_of(bronze: Bronze, outcomes: Sequence[WaveOutcome]) -> Lsn:
+    """S of this run's waves, the newest where Airflow still hands over older ones; else bronze's newest."""
+    found = max((outcome.snapshot for outcome in outcomes), default=bronze.state.newest)
+    if found is None:
+        raise IncompletePlan(f"{bronze.location} holds no snapshot, open or complete; clear the plan task")
+    return found
+
+
+def _stored_plan(table: MssqlCdcTable, snapshot: Lsn) -> StoredPlan:
+    plan = read_plan(TableLocation.plans_of(table), snapshot)
+    if plan is None or not plan.is_finished:
+        raise IncompletePlan(
+            f"{table.label}: snapshot {snapshot} has no finished plan ({TableLocation.plans_of(table)}); "
+            "clear the plan task"
+        )
+    return plan
+
+
+def _left_to_others(bronze: Bronze, plan: StoredPlan, outcomes: Sequence[WaveOutcome]) -> str | None:
+    """Why the run ends here: it brought its waves, and the plan has more than it mapped.
+
+    :raises IncompletePlan: a wave is missing that this run was to bring.
+    """
+    landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
+    missing = missing_waves(plan.waves, landed)
+    mine = [outcome for outcome in outcomes if outcome.snapshot == plan.snapshot]
+    said = {outcome.wave for outcome in mine}
+    if not missing:
+        return None
+    if any(outcome.more for outcome in mine) and not said & set(missing):
+        return f"{progress_of(bronze, plan)}; the next run goes on"
+    refuse_missing(missing, snapshot=plan.snapshot, waves=plan.waves)
+    return None
+
+
+def _commit(
+    table: MssqlCdcTable,
+    plan: StoredPlan,
+    *,
+    bronze: Bronze,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+) -> tuple[SnapshotCommit, FactsRow]:
+    with connect() as session:
+        source = loadable_table(session, table)
+        committed = commit_completion(
+            bronze.location,
+            identity=source.identity,
+            instance=source.description.instance.name,
+            snapshot=plan.snapshot,
+            waves=plan.waves,
+            commit_ts=plan.start.commit_ts,
+            run=attempt.run,
+            run_id=attempt.run_id,
+        )
+        detail = {**keys_of(source), "chunks": plan.chunks, "waves": plan.waves}
+        row = snapshot_facts(committed, bronze=bronze)
+        return committed, with_server(row, source, session=session, detail=detail)

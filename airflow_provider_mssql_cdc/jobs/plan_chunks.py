@@ -1,0 +1,203 @@
+"""``plan`` of a chunked snapshot: S once, the plan once, then whatever waves bronze does not hold yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.jobs.chunk_facts import (
+    chunk_plan_facts,
+    opening_facts,
+    write_chunk_facts,
+    write_missing_chunk_facts,
+)
+from airflow_provider_mssql_cdc.jobs.find_chunks import ChunkPlanner
+from airflow_provider_mssql_cdc.jobs.plan_snapshot import record_snapshot
+from airflow_provider_mssql_cdc.jobs.retention import headroom_hours, refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create, problems_with
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.opens import Opened, open_snapshot
+from airflow_provider_mssql_cdc.lake.waves import landed_waves
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.waves import PlannedWave, StopEarly, Stopped
+from airflow_provider_mssql_cdc.planning.commit_decision import KeepStored
+from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
+from airflow_provider_mssql_cdc.planning.opening import GoOn, OpenNew, decide_run
+from airflow_provider_mssql_cdc.planning.waves import missing_waves
+from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedRequest:
+    """What ``plan`` is asked for. A plan that is stored stays as it is, whatever is asked for here.
+
+    :param chunk_rows: rows that a chunk is to have.
+    :param max_waves: waves that one run maps at most, Airflow's own limit included.
+    :param chunks_per_wave: None leaves it to the package.
+    :param wait_seconds: how long opening waits for capture to pass every S that bronze knows.
+    :param max_seconds: from now on, after which this run begins no further wave.
+    :param min_headroom_hours: below which no wave is begun.
+    """
+
+    table: MssqlCdcTable
+    attempt: Attempt
+    chunk_rows: int = 1_000_000
+    max_waves: int = 256
+    chunks_per_wave: int | None = None
+    resnapshot: bool = False
+    wait_seconds: float = 600
+    max_seconds: float | None = None
+    min_headroom_hours: float | None = None
+
+
+def plan_chunks(
+    request: ChunkedRequest, *, connect: Callable[[], SourceSession], on_step: OnStep = unwatched
+) -> list[PlannedWave] | Stopped:
+    """The waves that bronze does not hold yet, at most ``max_waves``; one wave that reads nothing if it does.
+
+    :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
+    :raises RetentionGap: changes above the position have been purged, so nothing leads on.
+    :raises NotReadyYet: a new S would not be above those that bronze knows.
+    """
+    table, started_at = request.table, datetime.now(UTC)
+    stop = _stop_early(request, started_at)
+    with connect() as session:
+        location = TableLocation.bronze_of(table)
+        source = loadable_table(session, table, also=partial(problems_with, location))
+        bronze = open_or_create(location, source.identity, source.lake_columns)
+        work = _open_or_go_on(session, source, bronze, request=request, started_at=started_at)
+        if isinstance(work, KeepStored):
+            log.info("%s: bronze holds snapshot %s; nothing is read", table.label, work.snapshot)
+            return [PlannedWave(work.snapshot, 0, 1, done=True)]
+        on_step("opened")
+        instance = source.description.instance
+        refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
+        if reason := too_little_headroom(session, source, bronze, stop=stop):
+            return Stopped(f"{table.label}: {reason}")
+        planner = ChunkPlanner(session, source, table, on_step=on_step, stop_after=stop.after)
+        plan = planner.finished_plan(
+            work.snapshot,
+            chunk_rows=request.chunk_rows,
+            max_waves=request.max_waves,
+            chunks_per_wave=request.chunks_per_wave,
+        )
+        if isinstance(plan, Stopped):
+            return plan
+        on_step("planned")
+        known = {
+            "capture_instance": instance.name,
+            "isolation": session.isolation or "read committed",
+            "driver": session.driver,
+        }
+        row = chunk_plan_facts(bronze, plan, **known)
+        write_chunk_facts(table, row, attempt=request.attempt, started_at=started_at, wave=None)
+    return _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
+
+
+def too_little_headroom(
+    session: SourceSession, source: LoadableTable, bronze: Bronze, *, stop: StopEarly
+) -> str | None:
+    """Why no wave is begun now; None when the changes in bronze are far enough from being purged."""
+    coverage = bronze.state.coverage
+    if stop.min_headroom_hours is None or coverage is None:
+        return None
+    hours = headroom_hours(session, source.description.instance, position=coverage.changes)
+    if hours is None or hours >= stop.min_headroom_hours:
+        return None
+    return (
+        f"the changes in bronze end {hours:.1f} hours above what CDC still keeps, and this load wants "
+        f"{stop.min_headroom_hours:g} hours of headroom, so it begins no further wave: let the changes "
+        "operator catch up; the next run goes on"
+    )
+
+
+def _stop_early(request: ChunkedRequest, started_at: datetime) -> StopEarly:
+    seconds = request.max_seconds
+    after = None if seconds is None else started_at + timedelta(seconds=seconds)
+    return StopEarly(after, request.min_headroom_hours)
+
+
+def _open_or_go_on(
+    session: SourceSession,
+    source: LoadableTable,
+    bronze: Bronze,
+    *,
+    request: ChunkedRequest,
+    started_at: datetime,
+) -> Opened | GoOn | KeepStored:
+    run = request.attempt.run
+    decision = decide_run(
+        bronze.state, resnapshot=request.resnapshot, snapshot_of_run=bronze.snapshot_of_run(run)
+    )
+    if not isinstance(decision, OpenNew):
+        return decision
+    for note in source.notes:
+        log.info("%s: %s", request.table.label, note)
+    snapshot = record_snapshot(
+        session, source, bronze=bronze, wait_seconds=request.wait_seconds, label=request.table.label
+    )
+    opened = _open(session, source, bronze, request=request, snapshot=snapshot)
+    if isinstance(opened, Opened):
+        known = {"capture_instance": source.description.instance.name, "driver": session.driver}
+        row = opening_facts(bronze, snapshot, end_commit_ts=commit_time(session, snapshot), **known)
+        write_chunk_facts(request.table, row, attempt=request.attempt, started_at=started_at, wave=None)
+    return opened
+
+
+def _open(
+    session: SourceSession,
+    source: LoadableTable,
+    bronze: Bronze,
+    *,
+    request: ChunkedRequest,
+    snapshot: Lsn,
+) -> Opened | GoOn | KeepStored:
+    instance, coverage = source.description.instance, bronze.state.coverage
+    gap = is_proven_gap(coverage, low(session, instance))
+    opened = open_snapshot(
+        bronze,
+        snapshot,
+        instance=instance.name,
+        commit_ts=commit_time(session, snapshot),
+        resnapshot=request.resnapshot,
+        gap_position=coverage.changes if coverage is not None and gap else None,
+        run=request.attempt.run,
+        run_id=request.attempt.run_id,
+    )
+    if isinstance(opened, Opened):
+        log.info(
+            "%s: chunked snapshot %s is open%s; changes can be read from there on",
+            *(request.table.label, snapshot),
+            ", coverage of changes begins anew there" if opened.rebased else "",
+        )
+    return opened
+
+
+def _waves_to_read(
+    bronze: Bronze, plan: StoredPlan, *, request: ChunkedRequest, stop: StopEarly
+) -> list[PlannedWave]:
+    landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
+    write_missing_chunk_facts(request.table, bronze, plan, landed.values(), attempt=request.attempt)
+    missing = missing_waves(plan.waves, landed)
+    mapped = missing[: request.max_waves] or [plan.waves - 1]
+    log.info(
+        "%s: snapshot %s, %d chunk(s) in %d wave(s) by %s: %s; bronze holds %d wave(s), this run reads %d",
+        *(request.table.label, plan.snapshot, plan.chunks, plan.waves, plan.start.method),
+        *(plan.start.reason, len(landed), min(len(missing), len(mapped))),
+    )
+    more = len(missing) > len(mapped)
+    return [PlannedWave(plan.snapshot, wave, plan.waves, more=more, stop=stop) for wave in mapped]

@@ -1,0 +1,164 @@
+"""``chunk``: the session's own stamp, the rows of one wave, one commit; then its facts row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError
+from airflow_provider_mssql_cdc.jobs.chunk_facts import (
+    wave_facts,
+    write_chunk_facts,
+    write_missing_chunk_facts,
+)
+from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
+from airflow_provider_mssql_cdc.jobs.retention import refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.jobs.stage_wave import StagedWave, stage_wave
+from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.waves import LandedWave, commit_wave, landed_wave
+from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.planning.opening import refuse_ended
+from airflow_provider_mssql_cdc.source.watermarks import retention_status
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
+
+
+def read_wave(
+    table: MssqlCdcTable,
+    planned: PlannedWave,
+    *,
+    attempt: Attempt,
+    connect: Callable[[], SourceSession],
+    on_step: OnStep = unwatched,
+) -> WaveOutcome | Stopped:
+    """Read one wave and commit it; nothing, when bronze holds it, or this snapshot, or one above it.
+
+    :raises ReplicaBehind: the server that answers is older than S.
+    :raises RetentionGap: changes above the position have been purged, before the read or during it.
+    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    """
+    bronze, started_at = open_existing(TableLocation.bronze_of(table)), datetime.now(UTC)
+    held = None if planned.done else landed_wave(bronze.table, planned.snapshot, planned.wave)
+    if held is None and (planned.done or _is_settled(bronze, planned)):
+        log.info("%s: bronze holds snapshot %s; wave not read", table.label, bronze.state.snapshot)
+        return WaveOutcome.of(planned)
+    plan = _stored_plan(table, planned)
+    if held is not None:
+        log.info("%s: bronze holds wave %d of snapshot %s", table.label, planned.wave, planned.snapshot)
+        write_missing_chunk_facts(table, bronze, plan, [held], attempt=attempt)
+        return WaveOutcome.of(planned, rows=held.rows)
+    refuse_ended(bronze.state, planned.snapshot)
+    if planned.stop.after is not None and started_at >= planned.stop.after:
+        return Stopped(f"{table.label}: max_seconds of this run have passed; the next run reads this wave")
+    with connect() as session:
+        source = loadable_table(session, table)
+        bronze.check_identity(source.identity)
+        bronze.check_columns(source.lake_columns)
+        if reason := too_little_headroom(session, source, bronze, stop=planned.stop):
+            return Stopped(f"{table.label}: {reason}")
+        staged = stage_wave(
+            session, source, bronze, plan=plan, wave=planned.wave, attempt=attempt, on_step=on_step
+        )
+        landed, added = _commit(session, source, bronze, staged=staged, planned=planned, attempt=attempt)
+        on_step("committed")
+        known = _known(session, source, bronze, staged=staged) if added else {}
+    row = wave_facts(bronze, plan, landed, **known)
+    begun = started_at if added else None
+    write_chunk_facts(table, row, attempt=attempt, started_at=begun, wave=planned.wave)
+    on_step("reported")
+    log.info(
+        "%s: wave %d: %d rows, %.1f s; %s",
+        *(table.label, planned.wave, landed.rows, staged.seconds, progress_of(bronze, plan)),
+    )
+    return WaveOutcome.of(planned, rows=landed.rows, added=added)
+
+
+def _is_settled(bronze: Bronze, planned: PlannedWave) -> bool:
+    """Whether reading this wave could not change what bronze holds."""
+    stored, coverage = bronze.state.snapshot, bronze.state.coverage
+    superseded = coverage is not None and planned.snapshot < coverage.base
+    return stored is not None and stored >= planned.snapshot and not superseded
+
+
+def _stored_plan(table: MssqlCdcTable, planned: PlannedWave) -> StoredPlan:
+    plan = read_plan(TableLocation.plans_of(table), planned.snapshot)
+    if plan is None or not plan.is_finished or plan.waves != planned.waves:
+        raise IncompletePlan(
+            f"{table.label}: wave {planned.wave} of {planned.waves} of snapshot {planned.snapshot} is not in "
+            f"the stored plan ({TableLocation.plans_of(table)}); clear the plan task"
+        )
+    return plan
+
+
+def _commit(
+    session: SourceSession,
+    source: LoadableTable,
+    bronze: Bronze,
+    *,
+    staged: StagedWave,
+    planned: PlannedWave,
+    attempt: Attempt,
+) -> tuple[LandedWave, bool]:
+    """Look at retention again, for the position that bronze has now, and commit; whether this attempt did.
+
+    Leaves the handle on the newest version. What cannot be committed is removed.
+    """
+    try:
+        label = source.description.table.label
+        refuse_lost_changes(session, source.description.instance, state=bronze.reload().state, label=label)
+        landed, added = commit_wave(
+            bronze.location,
+            identity=source.identity,
+            snapshot=planned.snapshot,
+            wave=planned.wave,
+            stamp=staged.stamp,
+            horizon=staged.horizon,
+            files=staged.files,
+            columns=source.lake_columns,
+            run_id=attempt.run_id,
+        )
+    except PermanentError:
+        remove_unnamed(bronze.location, [file.path for file in staged.files])
+        raise
+    bronze.reload()
+    return landed, added
+
+
+def _known(
+    session: SourceSession, source: LoadableTable, bronze: Bronze, *, staged: StagedWave
+) -> dict[str, Any]:
+    """What only the attempt that read it can tell of a wave."""
+    instance, coverage = source.description.instance, bronze.state.coverage
+    assert coverage is not None
+    retention = retention_status(session, instance, position=coverage.changes)
+    return {
+        "capture_instance": instance.name,
+        "min_lsn": staged.stamp,
+        "min_commit_ts": staged.commit_ts,
+        "max_lsn": staged.stamp,
+        "max_commit_ts": staged.commit_ts,
+        "end_lsn": staged.stamp,
+        "end_commit_ts": staged.commit_ts,
+        "read_seconds": staged.seconds,
+        "read_mb": staged.megabytes,
+        "isolation": session.isolation or "read committed",
+        "driver": session.driver,
+        "retention_watermark_ts": retention.watermark_ts,
+        "retention_headroom_hours": retention.headroom_hours,
+        "source_max_commit_ts": retention.newest_commit_ts,
+        "capture_lag_seconds": retention.capture_lag_seconds,
+    }

@@ -1,0 +1,97 @@
+"""How far the load of a table is: from bronze and the plans table; headroom from the server, if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_mssql_cdc.jobs.retention import headroom_hours
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.stored_snapshot import stored_snapshot
+from airflow_provider_mssql_cdc.lake.waves import landed_waves
+from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.progress import Progress
+from airflow_provider_mssql_cdc.planning.coverage import is_usable
+from airflow_provider_mssql_cdc.planning.pace import WaveEnd, pace_of
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None = None) -> Progress:
+    """Look at a table's load; changes nothing.
+
+    :param connect: to ask the server how much headroom the changes in bronze have.
+    """
+    bronze = open_bronze(TableLocation.bronze_of(table))
+    if bronze is None:
+        return Progress(state="none", note="there is no bronze table yet: run mssql_cdc_bootstrap")
+    coverage = bronze.state.coverage
+    progress = replace(
+        _of_bronze(table, bronze),
+        complete_snapshot=bronze.state.snapshot,
+        position=None if coverage is None else coverage.changes,
+    )
+    if connect is None or coverage is None:
+        return progress
+    with connect() as session:
+        instance = loadable_table(session, table).description.instance
+        hours = headroom_hours(session, instance, position=coverage.changes)
+    return replace(progress, headroom_hours=hours)
+
+
+def _of_bronze(table: MssqlCdcTable, bronze: Bronze) -> Progress:
+    state = bronze.state
+    if state.unfinished is None:
+        return _of_complete(bronze)
+    plan = read_plan(TableLocation.plans_of(table), state.unfinished)
+    if plan is None or not plan.is_finished:
+        chunks = 0 if plan is None else plan.chunks
+        progress = Progress(state="planning", snapshot=state.unfinished, chunks=chunks)
+    else:
+        progress = progress_of(bronze, plan)
+    if is_usable(state, state.unfinished):
+        return progress
+    note = f"snapshot {state.unfinished} was superseded: changes begin above it. Run resnapshot=True"
+    return replace(progress, note=note)
+
+
+def _of_complete(bronze: Bronze) -> Progress:
+    state = bronze.state
+    if state.snapshot is None:
+        begun = "a load was abandoned" if state.abandoned else "no snapshot was begun"
+        return Progress(state="none", note=f"{begun}: run mssql_cdc_bootstrap")
+    rows = stored_snapshot(bronze, state.snapshot).rows
+    note = None if is_usable(state, state.snapshot) else "changes begin above it: run resnapshot=True"
+    return Progress(state="complete", snapshot=state.snapshot, rows=rows, note=note)
+
+
+def progress_of(bronze: Bronze, plan: StoredPlan) -> Progress:
+    """How far the waves of a finished plan are, as this handle sees it."""
+    landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
+    chunks_done = sum(plan.chunk_count_of(wave) for wave in landed)
+    pace = pace_of(
+        [
+            WaveEnd(one.horizon.time, one.rows, plan.chunk_count_of(one.wave))
+            for one in landed.values()
+            if one.horizon is not None
+        ]
+    )
+    missing = plan.chunks - chunks_done
+    return Progress(
+        state="loading" if missing else "loaded",
+        snapshot=plan.snapshot,
+        waves_done=len(landed),
+        waves=plan.waves,
+        chunks_done=chunks_done,
+        chunks=plan.chunks,
+        rows=sum(one.rows for one in landed.values()),
+        rows_per_second=None if pace is None else pace.rows_per_second,
+        expected_end=pace.end(since=datetime.now(UTC), chunks=missing) if pace and missing else None,
+    )

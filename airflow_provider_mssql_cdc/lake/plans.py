@@ -1,0 +1,235 @@
+"""The plans table beside bronze: how a chunked snapshot is cut, stored once per S, bound by bound.
+
+One row says how the plan was begun, one row per bound where a chunk begins. A Delta transaction counts
+the rows of S, so that of two planners one writes and the other one finds that it was overtaken and goes
+on from what is stored. The last commit of a plan says how many chunks a wave has; nothing changes after.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from airflow_provider_mssql_cdc.errors import CommitConflict, ForeignTable, StateDamaged
+from airflow_provider_mssql_cdc.lake.constants import read_all
+from airflow_provider_mssql_cdc.lake.identity import described, identity_properties, read_identity
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE, until_committed
+from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY, TIMESTAMP_NTZ, commented
+from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
+from airflow_provider_mssql_cdc.model.chunk_plan import PlanStart, StoredPlan
+from airflow_provider_mssql_cdc.model.key_range import Bound
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
+
+log = logging.getLogger(__name__)
+
+PLANS_SCHEMA = pa.schema(
+    [
+        commented("snapshot", pa.string(), "LSN that identifies the snapshot"),
+        commented("chunk", pa.int32(), "Number of the chunk that begins at the bound; 0 has no lower bound"),
+        commented("bound", pa.string(), "JSON list, one text per split column: where the chunk begins"),
+        commented("detail", pa.string(), "JSON, on chunk 0 alone: how the table is cut, and up to which key"),
+        commented("written_at", TIMESTAMP_NTZ, "When this row was written, UTC"),
+    ]
+)
+
+
+class PlanMoved(CommitConflict):
+    """Another planner has stored bounds of the same snapshot meanwhile; nothing was written."""
+
+
+def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
+    """What is stored of S; None when nothing is."""
+    table = _open(location)
+    if table is None or table.transaction_version(_app_id(snapshot)) is None:
+        return None
+    query = f"SELECT chunk, bound, detail FROM plans WHERE snapshot = '{snapshot.text}' ORDER BY chunk"
+    rows = read_all(QueryBuilder().register("plans", table).execute(query).read_all()).to_pylist()
+    if [row["chunk"] for row in rows] != list(range(len(rows))) or len(rows) != _count(table, snapshot):
+        raise StateDamaged(
+            f"{location}: the stored plan of snapshot {snapshot} has {len(rows)} rows that do not follow on "
+            "each other, so rows were taken out or written by somebody else. RESTORE the table, or abandon "
+            "the snapshot and open another one"
+        )
+    bounds = tuple(bound_from_json(json.loads(row["bound"])) or () for row in rows[1:])
+    start = _start_of(snapshot, json.loads(rows[0]["detail"]))
+    return StoredPlan(start, bounds, table.transaction_version(_waves_app_id(snapshot)))
+
+
+def begin_plan(location: TableLocation, identity: SourceIdentity, start: PlanStart) -> StoredPlan:
+    """Store how a plan begins; of two that begin at once the first one's is returned to both.
+
+    :raises ForeignTable: the table beside bronze belongs to another source.
+    """
+    _open_or_create(location, identity)
+    plan = StoredPlan(start)
+    try:
+        _store(location, plan.snapshot, _rows(plan, from_chunk=0), expected=None, transactions=[])
+    except PlanMoved:
+        theirs = read_plan(location, start.snapshot)
+        assert theirs is not None
+        return theirs
+    return plan
+
+
+def add_bounds(location: TableLocation, plan: StoredPlan, bounds: Sequence[Bound]) -> StoredPlan:
+    """Store further bounds of a plan.
+
+    :raises PlanMoved: the stored plan is not ``plan`` any more; read it again.
+    """
+    longer = replace(plan, bounds=(*plan.bounds, *bounds))
+    rows = _rows(longer, from_chunk=plan.chunks)
+    _store(location, plan.snapshot, rows, expected=plan.chunks, transactions=[])
+    return longer
+
+
+def finish_plan(location: TableLocation, plan: StoredPlan, *, chunks_per_wave: int) -> StoredPlan:
+    """Say that all bounds are found and how they are grouped; puts the rows of S into one file.
+
+    :raises PlanMoved: the stored plan is not ``plan`` any more; read it again.
+    """
+    finished = replace(plan, chunks_per_wave=chunks_per_wave)
+    _store(
+        location,
+        plan.snapshot,
+        _rows(finished, from_chunk=0),
+        expected=plan.chunks,
+        transactions=[Transaction(_waves_app_id(plan.snapshot), chunks_per_wave)],
+        replacing=True,
+    )
+    return finished
+
+
+def _store(
+    location: TableLocation,
+    snapshot: Lsn,
+    rows: pa.Table,
+    *,
+    expected: int | None,
+    transactions: Sequence[Transaction],
+    replacing: bool = False,
+) -> None:
+    """Write rows of S if it has ``expected`` rows and is not finished, by compare-and-set."""
+    count = rows.num_rows if replacing else (expected or 0) + rows.num_rows
+    where = f"snapshot = '{snapshot.text}'"
+
+    def once() -> None:
+        table = _open(location)
+        assert table is not None
+        if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):
+            raise PlanMoved(f"{location}: another run has stored more of the plan of snapshot {snapshot}")
+        stored = CommitProperties(app_transactions=[Transaction(_app_id(snapshot), count), *transactions])
+        if replacing:
+            write_deltalake(table, rows, mode="overwrite", predicate=where, commit_properties=stored)
+        else:
+            write_deltalake(table, rows, mode="append", commit_properties=stored)
+
+    until_committed(once, what=f"plan of snapshot {snapshot} into {location}")
+
+
+def _rows(plan: StoredPlan, *, from_chunk: int) -> pa.Table:
+    chunks = range(from_chunk, plan.chunks)
+    bounds = [plan.bounds[chunk - 1] if chunk else None for chunk in chunks]
+    columns: dict[str, list[Any]] = {
+        "snapshot": [plan.snapshot.text for _ in chunks],
+        "chunk": list(chunks),
+        "bound": [None if bound is None else _json(bound_to_json(bound)) for bound in bounds],
+        "detail": [None if chunk else _json(_detail_of(plan)) for chunk in chunks],
+        "written_at": [datetime.now(UTC).replace(tzinfo=None) for _ in chunks],
+    }
+    return pa.table(columns, schema=PLANS_SCHEMA)
+
+
+def _detail_of(plan: StoredPlan) -> dict[str, Any]:
+    start = plan.start
+    detail = {
+        "method": start.method,
+        "reason": start.reason,
+        "chunk_rows": start.chunk_rows,
+        "split": start.split,
+        "lowest": None if start.lowest is None else bound_to_json(start.lowest),
+        "highest": None if start.highest is None else bound_to_json(start.highest),
+        "rows_estimated": start.rows_estimated,
+        "commit_ts": None if start.commit_ts is None else start.commit_ts.isoformat(),
+    }
+    if plan.is_finished:
+        detail |= {"chunks": plan.chunks, "waves": plan.waves, "chunks_per_wave": plan.chunks_per_wave}
+    return detail
+
+
+def _start_of(snapshot: Lsn, detail: dict[str, Any]) -> PlanStart:
+    committed = detail["commit_ts"]
+    return PlanStart(
+        snapshot=snapshot,
+        method=detail["method"],
+        reason=detail["reason"],
+        chunk_rows=detail["chunk_rows"],
+        split=detail["split"],
+        lowest=bound_from_json(detail["lowest"]),
+        highest=bound_from_json(detail["highest"]),
+        rows_estimated=detail["rows_estimated"],
+        commit_ts=None if committed is None else datetime.fromisoformat(committed),
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _app_id(snapshot: Lsn) -> str:
+    """Counts the rows of S."""
+    return f"mssql_cdc#plan.{snapshot.text}"
+
+
+def _waves_app_id(snapshot: Lsn) -> str:
+    """Chunks per wave; there when the plan is finished."""
+    return f"mssql_cdc#plan.{snapshot.text}.wave"
+
+
+def _count(table: DeltaTable, snapshot: Lsn) -> int | None:
+    count: int | None = table.transaction_version(_app_id(snapshot))
+    return count
+
+
+def _open(location: TableLocation) -> DeltaTable | None:
+    try:
+        return DeltaTable(location.uri, storage_options=location.options())
+    except TableNotFoundError:
+        return None
+
+
+def _open_or_create(location: TableLocation, identity: SourceIdentity) -> DeltaTable:
+    table = _open(location) or _create(location, identity)
+    if (theirs := read_identity(table)) != identity:
+        raise ForeignTable(
+            f"{location} holds plans of {described(theirs)}, not of {described(identity)}: it was left there "
+            "by another bronze table. Remove it, or name another bronze path"
+        )
+    return table
+
+
+def _create(location: TableLocation, identity: SourceIdentity) -> DeltaTable:
+    try:
+        return DeltaTable.create(
+            location.uri,
+            PLANS_SCHEMA,
+            name=f"{identity.schema}.{identity.table} plans",
+            description=f"How chunked snapshots of {described(identity)} are cut; holds key values",
+            configuration={**identity_properties(identity), STATISTICS_PROPERTY: "snapshot,chunk"},
+            storage_options=location.options(),
+            commit_properties=CREATE_ONCE,
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError:
+        if (theirs := _open(location)) is None:
+            raise
+        return theirs

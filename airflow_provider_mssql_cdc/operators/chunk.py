@@ -1,0 +1,52 @@
+"""``chunk``: one wave of a chunked snapshot, read and committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
+from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Context
+
+WAVE_LABEL = "mssql_cdc_wave"
+"""Context key of the label that the UI shows for a mapped task."""
+
+
+class MssqlCdcChunkOperator(MssqlCdcOperator):
+    """Read one wave of chunks in bounded memory and append it to bronze in one commit, once.
+
+    Map it over the plan: ``.partial(task_id="chunk", table=orders).expand(wave=plan.output)``.
+
+    Waves run in any order, side by side, again, days apart: each lands once. A wave that bronze holds is
+    not read. One that begins after the plan's ``max_seconds``, or below its ``min_headroom_hours``, is
+    skipped, and the next run reads it. It returns ``{"snapshot", "wave", "waves", "rows", "added", "done",
+    "more"}``.
+
+    :param table: what is loaded, from where and to where. (templated)
+    :param wave: one item of the plan; data, so never templated.
+    """
+
+    field_checks: ClassVar = {}
+
+    def __init__(self, *, wave: Mapping[str, Any], **kwargs: Any) -> None:
+        kwargs.setdefault("map_index_template", "{{ " + WAVE_LABEL + " }}")
+        super().__init__(**kwargs)
+        self.wave = wave
+        self._refuse_wrong_arguments()
+
+    def run_job(self, context: Context) -> dict[str, Any]:
+        planned = PlannedWave.from_xcom(self.wave)
+        label = "already in bronze" if planned.done else f"wave {planned.wave + 1} of {planned.waves}"
+        context[WAVE_LABEL] = label  # type: ignore[literal-required]
+        from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
+
+        outcome = read_wave(self.table, planned, attempt=attempt_of(context), connect=self.connect)
+        if isinstance(outcome, Stopped):
+            raise AirflowSkipException(outcome.reason)
+        return outcome.to_xcom()
