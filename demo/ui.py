@@ -78,6 +78,8 @@ def stop(airflow: subprocess.Popen[bytes]) -> None:
 
 
 def main(port: int) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     shutil.rmtree(WORK, ignore_errors=True)
     (WORK / "airflow").mkdir(parents=True)
     with EmbeddedSqlServer(database="travel") as server, (WORK / "airflow.log").open("wb") as log:
