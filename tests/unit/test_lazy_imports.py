@@ -32,6 +32,20 @@ with DAG("load", schedule=None) as dag:
 assert len(dag.tasks) == 6
 """
 
+CHANGES_DAG = """
+from airflow.sdk import DAG
+from airflow_provider_mssql_cdc import MssqlCdcTable
+from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator
+from airflow_provider_mssql_cdc.sensors import MssqlCdcCaptureSensor
+from airflow_provider_mssql_cdc.triggers.capture import MssqlCdcCaptureTrigger
+
+table = MssqlCdcTable(mssql_conn_id="erp", capture_instance="dbo_orders",
+                      bronze="/lake/bronze/orders", facts="/lake/ops/facts")
+with DAG("read", schedule=None):
+    MssqlCdcCaptureSensor(task_id="wait", table=table, time="{{ data_interval_end }}")
+    MssqlCdcChangesOperator(task_id="changes", table=table, until="data_interval_end")
+"""
+
 THE_NAMES = """
 import airflow_provider_mssql_cdc as package
 assert package.MssqlCdcTable and package.mssql_cdc_bootstrap
@@ -68,6 +82,7 @@ def run_fresh(code: str) -> list[str]:
     "code",
     [
         pytest.param(A_DAG, id="a DAG with the task group and with the operators"),
+        pytest.param(CHANGES_DAG, id="a DAG that reads changes, and the trigger"),
         pytest.param(THE_NAMES, id="the public names"),
         pytest.param(THE_PROVIDER_INFO, id="the provider info"),
         pytest.param(THE_PYTEST_PLUGIN, id="the pytest plugin"),

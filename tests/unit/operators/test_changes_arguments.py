@@ -1,0 +1,75 @@
+"""Arguments of the changes operator and of the capture sensor, and the run's data interval."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_provider_mssql_cdc import MssqlCdcTable
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator
+from airflow_provider_mssql_cdc.operators.changes import interval_of
+from airflow_provider_mssql_cdc.sensors import MssqlCdcCaptureSensor
+
+TABLE = MssqlCdcTable(
+    mssql_conn_id="erp", capture_instance="dbo_orders", bronze="/lake/orders", facts="/lake/facts"
+)
+NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        *(("until", "tomorrow"), ("until", None), ("start", "then"), ("new_columns", True)),
+        *(("max_commits", 0), ("max_commits", "5"), ("quiet_seconds", -1), ("wait_seconds", 1.5)),
+        *(("poll_seconds", -1), ("table", "dbo_orders")),
+    ],
+)
+def test_a_wrong_argument_fails_when_the_dag_is_parsed(argument: str, value: object) -> None:
+    arguments: dict[str, Any] = {"table": TABLE, argument: value}
+    with pytest.raises(ConfigurationError, match=argument):
+        MssqlCdcChangesOperator(task_id="changes", **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"until": "data_interval_end", "start": "now", "new_columns": "null", "max_commits": 1},
+        {"until": "{{ params.until }}", "start": "{{ params.start }}"},
+    ],
+)
+def test_words_and_templates_are_taken(arguments: dict[str, Any]) -> None:
+    MssqlCdcChangesOperator(task_id="changes", table=TABLE, **arguments)
+
+
+def test_a_template_that_renders_to_nonsense_fails_in_the_task() -> None:
+    operator = MssqlCdcChangesOperator(task_id="changes", table=TABLE, until="{{ params.until }}")
+    operator.until = "tomorrow"
+    with pytest.raises(ConfigurationError, match="until"):
+        operator.run_job({})  # type: ignore[typeddict-item]
+
+
+def test_the_sensor_refuses_a_table_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="MssqlCdcTable"):
+        MssqlCdcCaptureSensor(task_id="wait", table="dbo_orders", lsn="0x1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("context", "is_empty"),
+    [
+        pytest.param({}, None, id="a manual run, a run by an asset: none"),
+        pytest.param({"data_interval_start": None, "data_interval_end": None}, None, id="none either"),
+        pytest.param(
+            {"data_interval_start": NOON, "data_interval_end": NOON}, True, id="Airflow 3's default cron"
+        ),
+        pytest.param(
+            {"data_interval_start": NOON, "data_interval_end": NOON.replace(hour=13)}, False, id="an hour"
+        ),
+    ],
+)
+def test_the_interval_of_a_run(context: dict[str, Any], is_empty: bool | None) -> None:
+    interval = interval_of(context)  # type: ignore[arg-type]
+    assert (None if interval is None else interval.is_empty) is is_empty
