@@ -9,8 +9,7 @@ import pyarrow as pa
 from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES
 
 _FIRST_FETCH = 1024
-_LARGE_OBJECT_ROWS = 32
-_LARGE_OBJECT_BYTES = 64 * 1024 * 1024
+_LARGE_OBJECT_ROWS = 8
 
 
 class FetchSize:
@@ -18,14 +17,13 @@ class FetchSize:
 
     It follows the widest rows seen so far and grows fourfold at most, so that wide rows after narrow ones
     cost one large fetch, not a full batch of them. With (max) columns, where a value may have 2 GB, a fetch
-    is never more than a few rows; a call costs about 40 µs, which those columns hide.
+    is eight rows at most: a call costs about 40 µs, and eight values of 16 MB fit into memory.
 
     :param large_objects: the result has a (max) column.
     """
 
     def __init__(self, batch_rows: int, *, large_objects: bool) -> None:
         self._most = min(batch_rows, _LARGE_OBJECT_ROWS) if large_objects else batch_rows
-        self._bytes = _LARGE_OBJECT_BYTES if large_objects else BATCH_BYTES
         self._widest = 1.0
         self.rows = min(1 if large_objects else _FIRST_FETCH, self._most)
 
@@ -33,7 +31,7 @@ class FetchSize:
         """Learn from a fetch."""
         if batch.num_rows:
             self._widest = max(self._widest, batch.nbytes / batch.num_rows)
-            room = int(self._bytes // self._widest)
+            room = int(BATCH_BYTES // self._widest)
             self.rows = max(1, min(self.rows * 4, self._most, room))
 
 
