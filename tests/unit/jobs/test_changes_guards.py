@@ -141,6 +141,7 @@ def test_an_instance_made_again_while_it_is_read_commits_nothing(world: ChangesW
         disable(world)
         world.insert(6)
         world.server.enable_cdc("dbo.orders")
+        world.insert(7)
 
     world.server.faults.run(r"FROM \[cdc\]", make_again, at_end=True)
     position = world.position()
