@@ -35,11 +35,13 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.complete",
                 "operators.on_call",
                 "operators.changes",
+                "operators.merge",
             )
         ],
         "sensors": [_modules("sensors.capture")],
         "triggers": [_modules("triggers.capture")],
         "hooks": [_modules("hooks.mssql_cdc")],
+        "extra-links": [f"{_PACKAGE}.operators.links.MssqlCdcFactsLink"],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -13,6 +14,8 @@ from airflow_provider_mssql_cdc.errors import ConfigurationError
 Isolation = Literal["snapshot"]
 _TEMPLATED = ("mssql_conn_id", "capture_instance", "bronze", "facts")
 _JINJA = re.compile(r"{{|{%")
+FACTS_URL_NAMES = frozenset({"facts", "target", "dag_id", "run_id", "task_id", "map_index"})
+"""What a ``facts_url`` may hold between single braces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class MssqlCdcTable:
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT. (templated)
     :param delta_conn_id: an Airflow connection (aws, wasb, adls, google_cloud_platform) that says how to
         reach the object store; asked in the task, under ``storage_options``. (templated)
+    :param facts_url: where people look at the facts, for the link "Facts" of every task: an http or https
+        URL in which ``{facts}``, ``{target}``, ``{dag_id}``, ``{run_id}``, ``{task_id}`` and
+        ``{map_index}`` are filled in, percent-encoded. Without one the link leads to what the task
+        returned. (templated)
     """
 
     mssql_conn_id: str
@@ -49,6 +56,7 @@ class MssqlCdcTable:
     isolation: Isolation | None = None
     allow: tuple[str, ...] | None = None
     delta_conn_id: str | None = None
+    facts_url: str | None = None
 
     def __post_init__(self) -> None:
         problems = [problem for problem in map(self._problem_of, fields(self)) if problem]
@@ -130,6 +138,21 @@ def _connection_problem(value: Any) -> str | None:
     return None if good else f"delta_conn_id is the id of an Airflow connection, got {value!r}"
 
 
+def _facts_url_problem(value: Any) -> str | None:
+    if not isinstance(value, str) or not (_JINJA.match(value) or re.match(r"https?://[^/]", value)):
+        return "facts_url is an http or https URL"
+    if re.match(r"https?://[^/?#]*@", value):
+        return "facts_url carries credentials, which everybody who sees the link could read"
+    if _JINJA.search(value):
+        return None
+    try:
+        unknown = {name for _, name, *_ in string.Formatter().parse(value) if name} - FACTS_URL_NAMES
+        value.format_map(dict.fromkeys(FACTS_URL_NAMES, ""))
+    except (ValueError, KeyError, IndexError) as exc:
+        return f"facts_url holds a brace that is none of its names: {exc}"
+    return f"facts_url holds unknown names: {', '.join(sorted(unknown))}" if unknown else None
+
+
 def _isolation_problem(value: Any) -> str | None:
     if value == "snapshot" or (isinstance(value, str) and _JINJA.search(value)):
         return None
@@ -147,5 +170,6 @@ _OPTIONAL_CHECKS = cast(
         "isolation": _isolation_problem,
         "allow": _names_problem("allow"),
         "delta_conn_id": _connection_problem,
+        "facts_url": _facts_url_problem,
     },
 )

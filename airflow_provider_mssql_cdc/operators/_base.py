@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, MssqlCdcError
 from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class MssqlCdcOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("table",)
+    operator_extra_links = (MssqlCdcFactsLink(),)
     ui_color = "#dfe9f3"
     field_checks: ClassVar[dict[str, Callable[[Any], str | None]]] = {}
 

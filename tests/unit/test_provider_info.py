@@ -15,9 +15,7 @@ from airflow_provider_mssql_cdc.get_provider_info import get_provider_info
 
 INFO = get_provider_info()
 KINDS = ("operators", "sensors", "triggers", "hooks")
-NAMED_MODULES = [
-    module for kind in KINDS for entry in INFO[kind] for module in entry["python-modules"]
-]
+NAMED_MODULES = [module for kind in KINDS for entry in INFO[kind] for module in entry["python-modules"]]
 
 
 def test_the_provider_info_fits_airflows_own_schema() -> None:
@@ -32,6 +30,21 @@ def test_the_provider_info_fits_airflows_own_schema() -> None:
 @pytest.mark.parametrize("module", NAMED_MODULES)
 def test_every_module_that_it_names_can_be_imported(module: str) -> None:
     importlib.import_module(module)
+
+
+@pytest.mark.parametrize("link", INFO["extra-links"])
+def test_every_link_that_it_names_is_a_link(link: str) -> None:
+    from airflow.sdk import BaseOperatorLink
+
+    module, _, name = link.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), name), BaseOperatorLink)
+
+
+def test_every_module_of_operators_is_named() -> None:
+    package = Path(importlib.import_module("airflow_provider_mssql_cdc.operators").__path__[0])
+    there = {path.stem for path in package.glob("[a-z]*.py")} - {"links"}
+    (named,) = INFO["operators"]
+    assert {module.rpartition(".")[2] for module in named["python-modules"]} == there
 
 
 def test_every_integration_that_it_uses_is_described() -> None:
