@@ -36,6 +36,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.on_call",
                 "operators.changes",
                 "operators.merge",
+                "operators.merge",
             )
         ],
         "sensors": [_modules("sensors.capture")],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,13 @@ from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
 from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write_missing_facts
 from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.identity import described
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.log_checks import refuse_deletion_vectors
+from airflow_provider_mssql_cdc.lake.silver.cleanup import remove_orphans, staging_prefix
 from airflow_provider_mssql_cdc.lake.silver.keep import keep
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved
 from airflow_provider_mssql_cdc.lake.silver.table import (
@@ -44,7 +45,9 @@ _LOST_AT_MOST = 20
 Connect = Callable[[], "SourceSession"]
 
 
-def merge_silver(order: MergeOrder, *, connect: Connect) -> Skipped | Awaited | MergedSilver:
+def merge_silver(
+    order: MergeOrder, *, connect: Connect, on_step: OnStep = unwatched
+) -> Skipped | Awaited | MergedSilver:
     """Bring silver to the version of bronze that is there now; the source is asked only when it is built.
 
     Run again it finds its own position and does nothing; of two at once one commits, and the other goes on
@@ -60,11 +63,11 @@ def merge_silver(order: MergeOrder, *, connect: Connect) -> Skipped | Awaited | 
     _refuse_wrong_tables(order, bronze)
     for _ in range(_LOST_AT_MOST - 1):
         try:
-            return _merge_once(order, bronze, connect)
+            return _merge_once(order, bronze, connect=connect, on_step=on_step)
         except SilverMoved as exc:
             log.info("%s: %s", order.table.label, exc)
             bronze.reload()
-    return _merge_once(order, bronze, connect)
+    return _merge_once(order, bronze, connect=connect, on_step=on_step)
 
 
 def _refuse_wrong_tables(order: MergeOrder, bronze: Bronze) -> None:
@@ -83,7 +86,9 @@ def _without_snapshot(order: MergeOrder, reason: str) -> Skipped | Awaited:
     return Awaited(sentence) if order.wait_consistent else Skipped(sentence)
 
 
-def _merge_once(order: MergeOrder, bronze: Bronze, connect: Connect) -> Skipped | Awaited | MergedSilver:
+def _merge_once(
+    order: MergeOrder, bronze: Bronze, *, connect: Connect, on_step: OnStep
+) -> Skipped | Awaited | MergedSilver:
     silver = open_silver(order.location)
     if silver is not None:
         refuse_foreign(silver, bronze)
@@ -107,11 +112,16 @@ def _merge_once(order: MergeOrder, bronze: Bronze, connect: Connect) -> Skipped 
         bronze,
         snapshot,
         decided_on=position,
-        prefix=f"silver-{bronze.version:08d}-{order.attempt.run}-{secrets.token_hex(4)}",
+        prefix=staging_prefix(bronze.version, order.attempt.run),
         run_id=order.attempt.run_id,
     )
     commit = keep(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
-    return _said(order, silver, bronze, commit=commit, past=past)
+    on_step("committed")
+    merged = _said(order, silver, bronze, commit=commit, past=past)
+    on_step("reported")
+    if order.attempt.try_number > 1:
+        remove_orphans(silver, run=order.attempt.run, up_to=commit.position.version)
+    return merged
 
 
 def _consistency(bronze: Bronze) -> tuple[Lsn, Consistency]:
