@@ -125,7 +125,7 @@ class Faults:
         return self._add(Fault("run", _compile(pattern), occurrence, times, after_rows, at_end, call=call))
 
     def truncate(self, pattern: str, *, after_rows: int, occurrence: int = 1, times: int | None = 1) -> Fault:
-        """End the rows early, as if there were no more: no error, nothing to notice."""
+        """End the rows early, as if there were no more: no error; the server counts all of them as sent."""
         return self._add(Fault("truncate", _compile(pattern), occurrence, times, after_rows))
 
     def fail_login(self, number: int, *, text: str = "Login failed.", times: int = 1) -> None:

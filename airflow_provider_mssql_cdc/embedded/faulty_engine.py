@@ -147,8 +147,10 @@ class FaultySession:
     def _act(self, fault: Fault, statement: Statement, batches: Iterator[list[Row]] | None = None) -> None:
         """Do what the fault says; ``batches`` are the rows that were being sent."""
         fault.reached.set()
-        if fault.action in ("drop", "fail", "truncate"):
+        if fault.action in ("drop", "fail"):
             _close(batches)
+        if fault.action == "truncate":
+            _drain(batches)
         if fault.action == "drop":
             statement.error = "connection dropped"
             raise DropConnection
@@ -169,6 +171,12 @@ class FaultySession:
                 raise SqlError(3617, "The embedded server's stall was ended by the client.", 11)
             if until is not None and time.monotonic() >= until:
                 return
+
+
+def _drain(batches: Iterator[list[Row]] | None) -> None:
+    """The rows get lost on their way: the engine has them sent, and counts them in @@ROWCOUNT."""
+    for _ in batches or ():
+        pass
 
 
 def _close(batches: Iterator[list[Row]] | None) -> None:

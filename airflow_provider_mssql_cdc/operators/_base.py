@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, MssqlCdcError
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ConnectionBroken, MssqlCdcError
 from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -34,6 +34,7 @@ class MssqlCdcOperator(BaseOperator):
         super().__init__(**kwargs)
         self.table = table
         self._session: SourceSession | None = None
+        self._stopped = False
 
     def _refuse_wrong_arguments(self) -> None:
         """Check every argument that is known when the DAG is parsed; report all of them at once."""
@@ -77,7 +78,12 @@ class MssqlCdcOperator(BaseOperator):
         return with_storage_of_connection(self.table)
 
     def on_kill(self) -> None:
-        """End the query on the server; the files of this attempt go when ``complete`` cleans up."""
+        """End the query on the server, and begin none; staged files go when ``complete`` cleans up.
+
+        Airflow calls this from a signal handler and lets the task go on: it fails where it next needs the
+        server, and a commit that has begun is finished.
+        """
+        self._stopped = True
         if self._session is not None:
             self._session.cancel()
 
@@ -86,6 +92,8 @@ class MssqlCdcOperator(BaseOperator):
         from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
 
         self._session = MssqlCdcHook(self.table.mssql_conn_id).session(isolation=self.table.isolation)
+        if self._stopped:  # looked at last: the signal may come at any line
+            raise ConnectionBroken(f"{self.table.label}: this task was told to stop, so it does not connect")
         return self._session
 
 

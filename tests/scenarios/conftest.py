@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,15 @@ import pytest
 
 from tests.scenarios.running_airflow import RunningAirflow, eventually, running_airflow
 from tests.support.delta_rows import delta_rows
+from tests.support.forwarder import Forwarder
 from tests.support.server_process import server_process
 
 ROWS = 1000
-TABLES = ("plain", "killed", "orphaned", "cleared", "dropped", "raced", "shrunk")
+SURVIVORS = ("plain", "killed", "orphaned", "cleared", "dropped", "raced", "shrunk")
+FAULTY = ("contended", "restarted", "uncaptured", "replicated")
+PRESSED = ("grown", "marked", "midway")
+TABLES = (*SURVIVORS, *FAULTY, *PRESSED)
+"""Each has its own DAG ``bootstrap_<table>``; those that have a file of their own are not listed."""
 DAGS = Path(__file__).with_name("dags")
 
 
@@ -29,6 +35,10 @@ class Server:
     _session: Any = field(init=False)
 
     def __post_init__(self) -> None:
+        self.connect()
+
+    def connect(self) -> None:
+        """Again, where the connection has gone with the others."""
         told = json.loads(self.connection)
         self._session = pymssql.connect(
             server=told["host"],
@@ -48,6 +58,21 @@ class Server:
     def ids(self, table: str) -> list[int]:
         return [row[0] for row in self.execute(f"SELECT id FROM dbo.{table} ORDER BY id")]
 
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        return self.execute(f"SELECT id, name FROM dbo.{table} ORDER BY id")
+
+    def create(self, table: str, rows: int = ROWS) -> None:
+        """A table with some rows, older than its capture instance."""
+        self.execute(f"CREATE TABLE dbo.{table} (id int NOT NULL PRIMARY KEY, name nvarchar(40) NULL)")
+        for start in range(0, rows, 500):
+            numbers = range(start, min(start + 500, rows))
+            values = ", ".join(f"({number}, N'row {number}')" for number in numbers)
+            self.execute(f"INSERT INTO dbo.{table} VALUES {values}")
+        self.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = %s, @role_name = NULL",
+            (table,),
+        )
+
     def reads_of(self, table: str) -> int:
         """How many statements have read the rows of a table."""
         marks = (f"FROM [dbo].[{table}]", "AS [name]")
@@ -55,10 +80,13 @@ class Server:
 
     def stall(self, table: str, *, after_rows: int = 50) -> None:
         """The next read of a table stops after some rows, until :meth:`release`."""
-        pattern = rf"AS \\[name\\](?s:.*)FROM \\[dbo\\]\\.\\[{table}\\]".replace("\\\\", "\\")
-        self.execute(
-            "EXEC embedded.fault @action = 'stall', @pattern = %s, @after_rows = %s", (pattern, after_rows)
-        )
+        self.fault("stall", rows_of(table), after_rows=after_rows)
+
+    def fault(self, action: str, pattern: str, **arguments: Any) -> None:
+        """``EXEC embedded.fault``: what goes wrong at the next statements that match."""
+        given = {"action": action, "pattern": pattern, **arguments}
+        marks = ", ".join(f"@{name} = %s" for name in given)
+        self.execute(f"EXEC embedded.fault {marks}", tuple(given.values()))
 
     def stalled(self) -> bool:
         return any(row[-1] for row in self.execute("EXEC embedded.faults"))
@@ -68,22 +96,33 @@ class Server:
         self.execute("EXEC embedded.clear_faults")
 
 
+def rows_of(table: str) -> str:
+    """Matches the statements that read rows of a table, not those that look for its bounds."""
+    return rf"AS \[name\](?s:.*)FROM \[dbo\]\.\[{table}\]"
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """Tables of 1,000 rows each, older than CDC."""
     with server_process("--database", "shop") as connection:
         server = Server(connection)
         server.execute("EXEC sys.sp_cdc_enable_db")
-        for table in TABLES:
-            server.execute(f"CREATE TABLE dbo.{table} (id int NOT NULL PRIMARY KEY, name nvarchar(40) NULL)")
-            for start in range(0, ROWS, 500):
-                values = ", ".join(f"({number}, N'row {number}')" for number in range(start, start + 500))
-                server.execute(f"INSERT INTO dbo.{table} VALUES {values}")
-            server.execute(
-                "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = %s, @role_name = NULL",
-                (table,),
-            )
+        for table in (*TABLES, "edited"):
+            server.create(table)
         yield server
+
+
+@pytest.fixture(scope="session")
+def past() -> Iterator[Server]:
+    """A server of its own, since its clock is set back: its days are over."""
+    with server_process("--database", "past") as connection:
+        yield Server(connection)
+
+
+@pytest.fixture(scope="session")
+def listener(server: Server) -> Forwarder:
+    """One name that may lead to several servers."""
+    return Forwarder(json.loads(server.connection)["port"])
 
 
 @pytest.fixture(scope="session")
@@ -92,14 +131,30 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(server: Server, lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAirflow]:
+def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the DAG files, to be edited."""
+    return Path(shutil.copytree(DAGS, tmp_path_factory.mktemp("home") / "dags"))
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    server: Server,
+    past: Server,
+    listener: Forwarder,
+    lake: Path,
+    dags: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningAirflow]:
     variables = {
         "AIRFLOW_CONN_ERP": server.connection,
+        "AIRFLOW_CONN_ERP_LISTENER": json.dumps({**json.loads(server.connection), "port": listener.port}),
+        "AIRFLOW_CONN_PAST": past.connection,
         "SCENARIO_LAKE": str(lake),
         "SCENARIO_TABLES": ",".join(TABLES),
     }
-    with running_airflow(tmp_path_factory.mktemp("airflow"), DAGS, variables) as running:
-        eventually(lambda: running.known(f"bootstrap_{TABLES[-1]}"), what="the DAG files are parsed")
+    with running_airflow(tmp_path_factory.mktemp("airflow"), dags, variables) as running:
+        for dag_id in (f"bootstrap_{TABLES[-1]}", "bootstrap_edited", "changes_in_order"):
+            eventually(lambda dag_id=dag_id: running.known(dag_id), what=f"the file of {dag_id} is parsed")
         yield running
         if os.environ.get("SCENARIO_KEEP_LOGS"):
             print("logs are in", running.home)
@@ -114,12 +169,29 @@ class Lake:
     def bronze(self, table: str) -> str:
         return str(self.path / "bronze" / table)
 
+    def exists(self, table: str) -> bool:
+        return (self.path / "bronze" / table).exists()
+
     def ids(self, table: str) -> list[int]:
         return sorted(row["id"] for row in delta_rows(self.bronze(table)))
 
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """The rows of the snapshot, ordered by key."""
+        found = delta_rows(self.bronze(table), "_operation = 0", columns="id, name")
+        return sorted((row["id"], row["name"]) for row in found)
+
+    def changes(self, table: str) -> list[tuple[Any, ...]]:
+        """All change rows but for the number of the commit that wrote them, in the order of the log."""
+        columns = '"_start_lsn", "_command_id", "_seqval", "_operation", "_commit_ts", id, name'
+        found = delta_rows(self.bronze(table), "_operation > 0", columns=columns)
+        return sorted(tuple(row.values()) for row in found)
+
+    def facts(self, table: str, event: str) -> list[dict[str, Any]]:
+        rows = delta_rows(self.path / "ops" / "facts", f"event = '{event}'")
+        return [row for row in rows if row["target"] == self.bronze(table)]
+
     def bootstraps(self, table: str) -> int:
-        facts = delta_rows(self.path / "ops" / "facts", "event = 'bootstrap'")
-        return sum(row["target"] == self.bronze(table) for row in facts)
+        return len(self.facts(table, "bootstrap"))
 
 
 @pytest.fixture

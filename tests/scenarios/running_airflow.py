@@ -127,6 +127,56 @@ class RunningAirflow:
         }
         self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
+    def mark(self, dag_id: str, run_id: str, task_id: str, map_index: int, *, state: str = "success") -> None:
+        """Set a task's state by hand, as "Mark success" does."""
+        instance = f"taskInstances/{task_id}/{map_index}" if map_index >= 0 else f"taskInstances/{task_id}"
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/{instance}"
+        self.call("PATCH", path, {"new_state": state})
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int, map_index: int = -1) -> str:
+        """What a try of a task has logged."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/logs/{try_number}"
+        return json.dumps(self.call("GET", f"{path}?map_index={map_index}&full_content=true"))
+
+    # -- backfills ----------------------------------------------------------------------------------
+
+    def backfill(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> int:
+        """Press "Backfill" for the data intervals of some days; its id."""
+        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+        body = {
+            "dag_id": dag_id,
+            "from_date": start,
+            "to_date": end,
+            "max_active_runs": 3,
+            "reprocess_behavior": reprocess,
+            "dag_run_conf": {},
+            "run_backwards": False,
+        }
+        return int(self.call("POST", "/api/v2/backfills", body)["id"])
+
+    def backfill_by_command(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> None:
+        """The same by the command line."""
+        command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", "--dag-id", dag_id]
+        command += ["--from-date", start, "--to-date", end, "--reprocess-behavior", reprocess]
+        subprocess.run(
+            [*command, "--max-active-runs", "3"], env=self.environment, check=True, capture_output=True
+        )
+
+    def runs(self, dag_id: str) -> dict[str, str]:
+        """Every run of a DAG, with its state."""
+        answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=100")
+        return {run["dag_run_id"]: run["state"] for run in answer["dag_runs"]}
+
+    def wait_for_runs(self, dag_id: str, number: int, *, seconds: float = 180) -> set[str]:
+        """Wait until as many runs as were asked for are there and have ended; their states."""
+
+        def ended() -> set[str] | None:
+            states = self.runs(dag_id)
+            return set(states.values()) if _all_ended(states, number) else None
+
+        found: set[str] = eventually(ended, what=f"{number} runs of {dag_id} end", seconds=seconds, every=1)
+        return found
+
     # -- processes ----------------------------------------------------------------------------------
 
     def supervisor_of(self, task_instance_id: str) -> int:
@@ -213,6 +263,10 @@ def _environment(home: Path, dags: Path, port: int, variables: Mapping[str, str]
         "PYTHONWARNINGS": "ignore",
         **variables,
     }
+
+
+def _all_ended(states: Mapping[str, str], number: int) -> bool:
+    return len(states) == number and set(states.values()) <= {"success", "failed"}
 
 
 def _free_port() -> int:

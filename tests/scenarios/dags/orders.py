@@ -21,12 +21,13 @@ for name in TABLES:
         mssql_cdc_bootstrap(
             group_id="load",
             table=MssqlCdcTable(
-                mssql_conn_id="erp",
+                mssql_conn_id="erp_listener" if name == "replicated" else "erp",
                 capture_instance=f"dbo_{name}",
                 bronze=f"{LAKE}/bronze/{name}",
                 facts=f"{LAKE}/ops/facts",
             ),
             rows_per_range=250,
             resnapshot="{{ params.resnapshot }}",
+            wait_seconds=1,
             retry_delay=timedelta(seconds=1),
         )
