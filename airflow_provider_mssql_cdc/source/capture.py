@@ -26,7 +26,8 @@ def captured(session: SourceSession) -> Lsn | None:
 
 def is_read_only(session: SourceSession) -> bool:
     """Whether the copy of the database that answers is a replica."""
-    return session.value(changes.updateability(), doing=_ASKING) == "READ_ONLY"
+    answer: str | None = session.value(changes.updateability(), doing=_ASKING)
+    return answer == "READ_ONLY"
 
 
 def local_cut(session: SourceSession, at: datetime) -> datetime:
