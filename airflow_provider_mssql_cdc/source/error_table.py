@@ -133,6 +133,13 @@ RULES = (
         pattern=r"insufficient number of arguments .*fn_cdc_get_(all|net)_changes",
     ),
     Rule(
+        ConfigurationError,
+        "SQL Server has no such conversion: name another type in casts",
+        _numbers(206, 529),
+        (),
+        r"explicit conversion from data type .* is not allowed|operand type clash",
+    ),
+    Rule(
         ValueDoesNotFit,
         "A value, or a bound, cannot be converted to the type it is planned with; name a wider type in casts",
         _numbers(

@@ -37,6 +37,7 @@ class Column:
     sparse: bool = False
     column_set: bool = False
     mask: str | None = None
+    encrypted: bool = False
     alias: str | None = None
 
 

@@ -257,6 +257,9 @@ def _step(source: SqlType, target: SqlType, style: int | None, *, assign: bool) 
         return fit if render is None else _chain(render, fit)
     if a == "string":
         return from_text(target, style, source=source, assign=assign)
+    if a == "opaque" and b == "binary":
+        store = store_binary(target, assign=assign)
+        return lambda v: store(v if isinstance(v, bytes) else str(v).encode("utf-16-le"))
     if b == "opaque":
         render = to_text(source, types.nvarchar(-1), None)
         return render or (lambda v: v)

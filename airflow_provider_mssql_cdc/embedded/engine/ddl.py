@@ -61,6 +61,7 @@ def column_of(compiler: Compiler, node: ddl_tree.ColumnDefinition, table: Table 
         sparse=node.sparse,
         column_set=node.column_set,
         mask=node.mask,
+        encrypted=node.encrypted,
         alias=alias[1] if alias else "sysname" if sysname else None,
     )
 

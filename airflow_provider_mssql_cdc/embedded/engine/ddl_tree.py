@@ -20,6 +20,7 @@ class ColumnDefinition:
     sparse: bool = False
     column_set: bool = False
     mask: str | None = None
+    encrypted: bool = False
     text: str = ""
 
 

@@ -234,6 +234,9 @@ class Parser(PermissionParser):
             values["column_set"] = True
         elif self.take("ROWGUIDCOL") or self.take("NOT", "FOR", "REPLICATION"):
             pass
+        elif self.take("ENCRYPTED", "WITH"):
+            self._skip_parentheses()
+            values["encrypted"] = True
         elif self.take("MASKED", "WITH"):
             self.expect_operator("(")
             self.expect("FUNCTION")

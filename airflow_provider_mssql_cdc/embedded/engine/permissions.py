@@ -202,11 +202,12 @@ def has_permission_by_name(
             return 0
         return int(allowed(session, catalog, wanted, table=table, column=column))
     if (kind or "").upper() == "DATABASE" or (securable is None and kind is None):
-        return int(_on_database(session, catalog, wanted))
+        return int(on_database(session, catalog, wanted))
     return int(session.is_sysadmin)
 
 
-def _on_database(session: Session, catalog: Catalog, permission: str) -> bool:
+def on_database(session: Session, catalog: Catalog, permission: str) -> bool:
+    """Whether the session has a permission on the whole database."""
     if is_owner(session, catalog):
         return True
     user = user_of(session, catalog)

@@ -85,21 +85,21 @@ def _permissions(session: Session) -> Iterator[tuple[Any, ...]]:
 
 def _policies(session: Session) -> Iterator[tuple[Any, ...]]:
     catalog = session.catalog()
-    for number, (schema, name, table_id, enabled) in enumerate(catalog.policies, 1):
-        if _sees(session, catalog, table_id):
+    for number, (schema, name, _, enabled) in enumerate(catalog.policies, 1):
+        if _sees_policies(session, catalog):
             yield name, 2_000_000 + number, catalog.schemas[schema], "SECURITY_POLICY", int(enabled)
 
 
 def _predicates(session: Session) -> Iterator[tuple[Any, ...]]:
     catalog = session.catalog()
     for number, (_, _, table_id, _) in enumerate(catalog.policies, 1):
-        if _sees(session, catalog, table_id):
+        if _sees_policies(session, catalog):
             yield 2_000_000 + number, 1, table_id, "([predicate])", 0, "FILTER"
 
 
-def _sees(session: Session, catalog: Catalog, table_id: int) -> bool:
-    table = catalog.by_id(table_id)
-    return table is not None and permissions.visible(session, catalog, table)
+def _sees_policies(session: Session, catalog: Catalog) -> bool:
+    """Who may read the table does not see that it is filtered."""
+    return permissions.on_database(session, catalog, "VIEW DEFINITION")
 
 
 SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {

@@ -1,4 +1,4 @@
-"""Every type at its edges from the source into Delta: snapshot rows, change rows, both drivers, other readers."""
+"""Every type at its edges from the source into Delta: as snapshot, as change, by both drivers."""
 
 from __future__ import annotations
 
