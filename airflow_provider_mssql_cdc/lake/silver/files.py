@@ -23,7 +23,7 @@ from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 
-TARGET_BYTES = 64 << 20
+TARGET_BYTES = 32 << 20
 """Smaller than bronze's: a merge writes whole files again."""
 
 
