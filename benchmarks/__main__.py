@@ -74,7 +74,9 @@ def _on_the_server(server: Server, parts: Sequence[str], *, rows: int, repeats: 
         "read": lambda: read.run(server, rows=rows, repeats=repeats),
         "memory": lambda: memory.run(server, row_counts=[rows, most]),
         "today": lambda: today.run(server, rows=rows, repeats=max(1, repeats // 2)),
-        "complete": lambda: complete.run(server, files=min(FILES, rows), repeats=max(1, repeats // 2)),
+        "complete": lambda: complete.run(
+            server, files=min(FILES, max(1, rows // 10)), repeats=max(1, repeats // 2)
+        ),
         "planning": lambda: planning.run(server, rows=rows),
     }
     for name in ON_THE_SERVER:

@@ -29,6 +29,8 @@ from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
+from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.wire import with_literals
 from benchmarks.servers import Server
 from benchmarks.tables import ORDERS
 from tests.contract.tables import Made, described
@@ -133,6 +135,11 @@ class Load:
             columns=columns,
         ).rows
 
+    def statement(self, rows: int) -> str:
+        """What a mapped task sends for the rows with the smallest ids; values are written into it."""
+        with self.connect() as session:
+            return with_literals(_select(session, first_rows(rows)))
+
     def sample(self, rows: int) -> tuple[list[pa.RecordBatch], Lake]:
         """The rows with the smallest ids as the product reads them, and the columns they have."""
         with self.connect() as session:
@@ -147,11 +154,14 @@ def _lake(session: SourceSession) -> Lake:
     return tuple(column.lake for column in plan_columns(_orders(session).columns, {}).columns)
 
 
-def _batches(session: SourceSession, key_range: KeyRange) -> Iterator[pa.RecordBatch]:
+def _select(session: SourceSession, key_range: KeyRange) -> Statement:
     orders = _orders(session)
     columns = plan_columns(orders.columns, {}).columns
-    statement = select_range(orders.table, columns, split_by=(orders.column("id"),), key_range=key_range)
-    return session.read(statement, captured_schema([column.lake for column in columns]))
+    return select_range(orders.table, columns, split_by=(orders.column("id"),), key_range=key_range)
+
+
+def _batches(session: SourceSession, key_range: KeyRange) -> Iterator[pa.RecordBatch]:
+    return session.read(_select(session, key_range), captured_schema(_lake(session)))
 
 
 def _identity(orders: Made) -> SourceIdentity:

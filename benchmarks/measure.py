@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+import psutil
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run: seconds on the clock, and seconds of CPU that all threads of this process took."""
+    """One run: seconds on the clock, seconds of CPU that all threads of this process took, and those that
+    its children took, the embedded server among them.
+    """
 
     wall_seconds: float
     cpu_seconds: float
+    server_seconds: float
 
 
 Samples = dict[str, list[Sample]]
 
 
-def taking_turns(runs: Mapping[str, Callable[[], object]], *, repeats: int, warm_up: bool = True) -> Samples:
-    """A, B, A, B: each run ``repeats`` times; before that each once, not counted, for what is made once."""
+def taking_turns(runs: Mapping[str, Callable[[], object]], *, repeats: int) -> Samples:
+    """A, B, A, B: each run ``repeats`` times."""
     samples: Samples = {name: [] for name in runs}
-    if warm_up:
-        for run in runs.values():
-            run()
     for _ in range(repeats):
         for name, run in runs.items():
             samples[name].append(timed(run))
@@ -34,9 +37,20 @@ def taking_turns(runs: Mapping[str, Callable[[], object]], *, repeats: int, warm
 
 def timed(run: Callable[[], object]) -> Sample:
     gc.collect()
-    wall, cpu = time.perf_counter(), time.process_time()
+    children, wall, cpu = children_seconds(), time.perf_counter(), time.process_time()
     run()
-    return Sample(time.perf_counter() - wall, time.process_time() - cpu)
+    taken = time.perf_counter() - wall, time.process_time() - cpu
+    return Sample(*taken, children_seconds() - children)
+
+
+def children_seconds() -> float:
+    """CPU seconds of the processes that this one has started and that run."""
+    taken = 0.0
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            taken += times.user + times.system
+    return taken
 
 
 def wall(samples: list[Sample]) -> float:
@@ -47,6 +61,11 @@ def wall(samples: list[Sample]) -> float:
 def cpu(samples: list[Sample]) -> float:
     """The median, in seconds."""
     return median(sample.cpu_seconds for sample in samples)
+
+
+def served(samples: list[Sample]) -> float:
+    """The median, in CPU seconds of the embedded server."""
+    return median(sample.server_seconds for sample in samples)
 
 
 def ratio(ours: list[Sample], theirs: list[Sample], of: Callable[[Sample], float]) -> tuple[float, str]:

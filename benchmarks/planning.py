@@ -22,7 +22,7 @@ from benchmarks.tables import fill, make_numbers
 from tests.contract.tables import Made, described
 from tests.contract.target import Target, parsed
 
-RANGES = 64
+RANGES, ROWS_PER_RANGE = 64, 1000
 _TABLE = "keyed"
 
 
@@ -103,7 +103,8 @@ def _planned(
     session: SourceSession, table: Made, keys: KeyChoice, *, embedded: EmbeddedSqlServer | None, rows: int
 ) -> Planned:
     counted = _Counted(session)
-    steps = plan_ranges(table.table, keys, rows_per_range=-(-rows // RANGES), max_ranges=RANGES)
+    ranges = max(2, min(RANGES, rows // ROWS_PER_RANGE))
+    steps = plan_ranges(table.table, keys, rows_per_range=-(-rows // ranges), max_ranges=ranges)
     with contextlib.nullcontext() if embedded is None else embedded.count_reads() as reads:
         started = time.perf_counter()
         plan = drive(steps, counted)

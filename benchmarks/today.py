@@ -27,7 +27,6 @@ def run(server: Server, *, rows: int, repeats: int) -> Iterator[Row]:
                 "today": lambda: _today(server, next(numbered), rows),
             },
             repeats=repeats,
-            warm_up=False,
         )
     times, spread = ratio(samples["today"], samples["ours"], lambda sample: sample.wall_seconds)
     cpu_times, _ = ratio(samples["today"], samples["ours"], lambda sample: sample.cpu_seconds)
