@@ -42,6 +42,7 @@ class EmbeddedSqlServer:
     :param tls: "off", "login" (the login is encrypted; the rest when the client asks) or "required".
     :param directory: where the databases' files go; a temporary directory by default.
     :param time_zone: the server's zone, by IANA name: commit times are its local time.
+    :param collation: of the database; SQL_Latin1_General_CP1_CI_AS by default.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class EmbeddedSqlServer:
         tls: str = "off",
         directory: str | Path | None = None,
         time_zone: str = "UTC",
+        collation: str | None = None,
     ) -> None:
         self.database, self.tls = database, tls
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="mssql-embedded-")
@@ -65,7 +67,7 @@ class EmbeddedSqlServer:
         self.cdc = install(self.engine, self.clock)
         self._replicas: dict[str, Replica] = {}
         register_control(self)
-        self.create_database(database)
+        self.create_database(database, collation=collation)
         self._listener = Listener(self.front, port=port, tls=tls)
 
     # -- life ---------------------------------------------------------------------------------------

@@ -13,13 +13,16 @@ from airflow_provider_mssql_cdc.embedded.engine.names import quote
 from airflow_provider_mssql_cdc.embedded.engine.parse_ddl import parse
 from airflow_provider_mssql_cdc.embedded.engine.results import encode_rows, encoder
 
+_MARKER = re.compile(r"(\[(?:[^\]]|\]\])*\]|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")|%s|@[pP]\d+")
+"""A marker, or (group 1) a quoted name or text, which holds none."""
+
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.session import Session
 
 
 def executemany(session: Session, sql: str, rows: Iterable[Sequence[Any]]) -> int:
     """``INSERT INTO t (…) VALUES (?, ?)`` goes straight to SQLite; anything else runs row by row."""
-    sql = re.sub(r"%s|@[pP]\d+", "?", sql)
+    sql = _MARKER.sub(lambda match: match[0] if match[1] else "?", sql)
     (statement,) = parse(sql)
     if isinstance(statement, tree.Insert) and _plain(statement):
         return _insert(session, statement, rows)
