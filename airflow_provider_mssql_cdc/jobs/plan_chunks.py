@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_mssql_cdc.jobs.bronze_for_snapshot import bronze_for_snapshot
 from airflow_provider_mssql_cdc.jobs.chunk_facts import (
     chunk_plan_facts,
     opening_facts,
@@ -20,7 +21,7 @@ from airflow_provider_mssql_cdc.jobs.plan_snapshot import record_snapshot
 from airflow_provider_mssql_cdc.jobs.retention import headroom_hours, refuse_lost_changes
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create, problems_with
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.opens import Opened, open_snapshot
 from airflow_provider_mssql_cdc.lake.waves import landed_waves
@@ -78,7 +79,7 @@ def plan_chunks(
     with connect() as session:
         location = TableLocation.bronze_of(table)
         source = loadable_table(session, table, also=partial(problems_with, location))
-        bronze = open_or_create(location, source.identity, source.lake_columns)
+        bronze = bronze_for_snapshot(location, source, resnapshot=request.resnapshot)
         work = _open_or_go_on(session, source, bronze, request=request, started_at=started_at)
         if isinstance(work, KeepStored):
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, work.snapshot)
@@ -105,7 +106,10 @@ def plan_chunks(
         }
         row = chunk_plan_facts(bronze, plan, **known)
         write_chunk_facts(table, row, attempt=request.attempt, started_at=started_at, wave=None)
-    return _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
+    waves = _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
+    if stop.after is not None and datetime.now(UTC) >= stop.after:
+        return Stopped(f"{table.label}: max_seconds have passed; the next run goes on ({len(waves)} waves)")
+    return waves
 
 
 def too_little_headroom(

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
+from airflow_provider_mssql_cdc.jobs.bronze_for_snapshot import bronze_for_snapshot
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_or_create, problems_with
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -57,7 +58,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
     with connect() as session:
         location = TableLocation.bronze_of(table)
         source = loadable_table(session, table, also=partial(problems_with, location))
-        bronze = open_or_create(location, source.identity, source.lake_columns)
+        bronze = bronze_for_snapshot(location, source, resnapshot=request.resnapshot)
         stored = _stored_snapshot(bronze, request)
         if stored is not None:
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
+from airflow_provider_mssql_cdc.errors import SchemaDrift
 from tests.support.delta_rows import delta_rows
 from tests.unit.jobs.conftest import Load
 
@@ -108,3 +109,31 @@ def test_each_further_complete_changes_no_version(server: EmbeddedSqlServer, mak
     assert all(one.to_xcom() == other.to_xcom() for one, other in pairwise(answers))
     assert [answer.first for answer in answers] == [True, False, False]
     assert DeltaTable(load.table.bronze).version() == answers[0].version
+
+
+def test_a_resnapshot_brings_the_columns_that_the_table_has_gained(
+    server: EmbeddedSqlServer, make_load: MakeLoad
+) -> None:
+    server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
+    server.executemany("INSERT INTO dbo.orders VALUES (?)", [(key,) for key in range(20)])
+    server.enable_cdc("dbo.orders")
+    make_load(run_id="first").all()
+    server.execute("ALTER TABLE dbo.orders ADD note nvarchar(20) NULL")
+    server.execute("UPDATE dbo.orders SET note = 'new'")
+    server.enable_cdc("dbo.orders", capture_instance="dbo_orders_v2")
+    again = make_load(run_id="again", capture_instance="dbo_orders_v2")
+    assert again.all(resnapshot=True, wait_seconds=0).rows == 20
+    rows = delta_rows(again.table.bronze)
+    assert sorted(str(row["note"]) for row in rows) == ["None"] * 20 + ["new"] * 20
+
+
+def test_a_snapshot_that_nobody_asked_anew_stops_at_a_new_column(
+    server: EmbeddedSqlServer, make_load: MakeLoad
+) -> None:
+    server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
+    server.enable_cdc("dbo.orders")
+    make_load(run_id="first").all()
+    server.execute("ALTER TABLE dbo.orders ADD note nvarchar(20) NULL")
+    server.enable_cdc("dbo.orders", capture_instance="dbo_orders_v2")
+    with pytest.raises(SchemaDrift, match="note"):
+        make_load(run_id="again", capture_instance="dbo_orders_v2").plan()
