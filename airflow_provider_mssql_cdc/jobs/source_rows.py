@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import ValueDoesNotFit
@@ -14,16 +14,16 @@ from airflow_provider_mssql_cdc.tsql.identifiers import shown
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+Batch = TypeVar("Batch")
 
 
 @contextlib.contextmanager
 def rows_of_range(
     session: SourceSession, source: LoadableTable, key_range: KeyRange, *, label: str
-) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Captured columns, in the plan's order; whoever needs a stamp has asked for it before.
+) -> Iterator[Iterator[Any]]:
+    """Record batches of the captured columns; whoever needs a stamp has asked for it before.
 
     Under SNAPSHOT what happens inside is one transaction.
 
@@ -38,7 +38,7 @@ def rows_of_range(
         yield _with_casts_named(batches, source)
 
 
-def _with_casts_named(batches: Iterator[pa.RecordBatch], source: LoadableTable) -> Iterator[pa.RecordBatch]:
+def _with_casts_named(batches: Iterator[Batch], source: LoadableTable) -> Iterator[Batch]:
     """The server does not say in which column a cast failed: the error names the columns that are cast."""
     try:
         yield from batches

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ReplicaBehind, SchemaDrift
 from airflow_provider_mssql_cdc.jobs.retention import refuse_lost_changes
@@ -24,8 +24,6 @@ from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -75,9 +73,7 @@ def stage_wave(
             files += stage_rows(
                 bronze,
                 prefix=f"{prefix}-c{chunk.index:06d}-{attempt.label}",
-                stamp=RowStamp(
-                    instance.name, stamp, committed_at, snapshot=plan.snapshot, chunk=chunk.index
-                ),
+                stamp=RowStamp(instance.name, stamp, committed_at, snapshot=plan.snapshot, chunk=chunk.index),
                 columns=source.lake_columns,
                 batches=counter.passing(batches),
             )
@@ -105,12 +101,12 @@ def _stamp(session: SourceSession, source: LoadableTable, plan: StoredPlan) -> L
 
 
 class _Megabytes:
-    """Counts what passes."""
+    """Counts the record batches that pass."""
 
     def __init__(self) -> None:
         self.megabytes = 0.0
 
-    def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def passing(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             self.megabytes += batch.nbytes / 1e6
             yield batch

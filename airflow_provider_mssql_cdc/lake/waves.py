@@ -132,12 +132,10 @@ def stamps_of(bronze: Bronze, snapshot: Lsn, *, first_chunk: int, last_chunk: in
     """What the rows of some chunks were stamped with: for a facts row that is written again."""
     query = (
         'SELECT min("_start_lsn") AS low, max("_start_lsn") AS high, max("_commit_ts") AS t FROM bronze '
-        f"WHERE \"_snapshot\" = '{snapshot.text}' AND \"_operation\" = 0 "
+        f'WHERE "_snapshot" = \'{snapshot.text}\' AND "_operation" = 0 '
         f'AND "_chunk" >= {int(first_chunk)} AND "_chunk" <= {int(last_chunk)}'
     )
-    (row,) = read_all(
-        QueryBuilder().register("bronze", bronze.table).execute(query).read_all()
-    ).to_pylist()
+    (row,) = read_all(QueryBuilder().register("bronze", bronze.table).execute(query).read_all()).to_pylist()
     time: datetime | None = row["t"]
     return WaveStamps(
         None if row["low"] is None else Lsn.parse(row["low"]),

@@ -63,12 +63,15 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
         from airflow_provider_mssql_cdc.jobs.complete_snapshot import complete_snapshot
         from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 
-        attempt = attempt_of(context)
         if not any(isinstance(item, Mapping) and "wave" in item for item in items):
             ranges = [StagedRange.from_xcom(item) for item in items]
-            return complete_snapshot(self.table, ranges, attempt=attempt, connect=self.connect)
+            return complete_snapshot(
+                self.table, ranges, attempt=attempt_of(context), connect=self.connect
+            )
         waves = [WaveOutcome.from_xcom(item) for item in items]
-        completed = complete_waves(self.table, waves, attempt=attempt, connect=self.connect)
+        completed = complete_waves(
+            self.table, waves, attempt=attempt_of(context), connect=self.connect
+        )
         if isinstance(completed, Stopped):
             raise AirflowSkipException(completed.reason)
         return completed

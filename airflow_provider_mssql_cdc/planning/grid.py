@@ -69,7 +69,7 @@ def grid_bounds(
     """
     packed = 0
     slices = yield from _counted(table, column, first, last, wanted=_slices_for(rows_estimated, chunk_rows))
-    for run in _runs(slices, dense=lambda one: _is_dense(one, chunk_rows)):
+    for run in _runs(slices, chunk_rows):
         finer = [run[0]]
         if _is_dense(run[0], chunk_rows):
             finer = yield from _refined(table, column, run, chunk_rows=chunk_rows)
@@ -89,17 +89,25 @@ def _is_dense(one: Slice, chunk_rows: int) -> bool:
     return one.high > one.low and one.rows > max(1, chunk_rows // 4)
 
 
-def _runs(slices: Iterable[Slice], *, dense: Callable[[Slice], bool]) -> Iterator[list[Slice]]:
-    """Neighbouring dense slices together, every other slice alone."""
+def _runs(slices: Iterable[Slice], chunk_rows: int) -> Iterator[list[Slice]]:
+    """Neighbouring dense slices together, every other slice alone.
+
+    An empty slice, which is not listed, parts its neighbours. A run has no more rows than one grid is fine
+    enough for, so that counting it again is always finer than it was.
+    """
+    most = MAX_SLICES * chunk_rows // SLICES_PER_CHUNK
     run: list[Slice] = []
+    rows = 0
     for one in slices:
-        if dense(one):
-            run.append(one)
-            continue
-        if run:
+        dense = _is_dense(one, chunk_rows)
+        if run and not (dense and run[-1].high + 1 == one.low and rows + one.rows <= most):
             yield run
-            run = []
-        yield [one]
+            run, rows = [], 0
+        if dense:
+            run.append(one)
+            rows += one.rows
+        else:
+            yield [one]
     if run:
         yield run
 
@@ -109,8 +117,7 @@ def _refined(
 ) -> Generator[Statement, Rows, list[Slice]]:
     """A run of dense slices counted again, until none is dense or as narrow as one key.
 
-    A dense slice that spans what its run did, ends and all, would be counted for ever: each grid has at
-    least two slices, so every round is narrower.
+    Every round is narrower than the one before: a grid has at least two slices per slice of its run.
     """
     low, high = run[0].low, run[-1].high
     ends = (yield ends_within(table, column, lower=text_of(column, low), upper=text_of(column, high)))[0]
@@ -121,7 +128,7 @@ def _refined(
     low, high = number_of(column, ends["lowest"]), number_of(column, ends["highest"])
     counted = yield from _counted(table, column, low, high, wanted=wanted)
     finer: list[Slice] = []
-    for inner in _runs(counted, dense=lambda one: _is_dense(one, chunk_rows)):
+    for inner in _runs(counted, chunk_rows):
         if _is_dense(inner[0], chunk_rows):
             finer += yield from _refined(table, column, inner, chunk_rows=chunk_rows)
         else:
