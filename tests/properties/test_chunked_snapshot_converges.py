@@ -73,7 +73,7 @@ class Rounds:
         return on_step
 
     def complete(self) -> CompletedSnapshot:
-        """Runs until one of them completes: each plans, reads some waves in any order, and may die anywhere."""
+        """Runs until one completes: each plans, reads some waves in any order, and may die anywhere."""
         for _ in range(60):
             load = self.load()
             try:
