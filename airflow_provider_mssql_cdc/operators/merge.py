@@ -84,9 +84,12 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             raise AirflowSkipException(outcome.reason)
         return outcome.to_xcom()
 
-    def resume(self, context: Context, event: Any, deadline: str) -> Any:
-        """After a deferral: look again; the deadline stays the one of the first look."""
-        self._deadline = datetime.fromisoformat(deadline)
+    def resume(self, context: Context, event: Any, deadline: str | None = None) -> Any:
+        """After a deferral: look again; the deadline stays the one of the first look.
+
+        ``dag.test()`` hands the event over and nothing else; the time to wait begins anew there.
+        """
+        self._deadline = datetime.fromisoformat(deadline) if deadline else None
         return self.execute(context)
 
     def _wait(self, awaited: Awaited) -> None:
