@@ -12,6 +12,7 @@ from airflow_provider_mssql_cdc.model.plan import columns_hash
 from airflow_provider_mssql_cdc.model.planned_column import LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice, choose_keys
+from airflow_provider_mssql_cdc.planning.lake_names import is_reserved
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -67,7 +68,8 @@ def loadable_table(
     problems = (*description.problems, *columns.problems, *keys.problems)
     identity = _identity_of(description, table)
     if problems:
-        more = also(identity, tuple(column.lake for column in columns.columns)) if also else ()
+        usable = tuple(column.lake for column in columns.columns if not is_reserved(column.lake.name))
+        more = also(identity, usable) if also else ()
         raise PreflightFailed(table.label, (*problems, *more))
     notes = (*description.notes, *columns.warnings, *keys.reasons)
     return LoadableTable(description, columns.columns, keys, identity, notes, casts=table.casts or {})

@@ -70,3 +70,7 @@ class Lsn:
 
     def __str__(self) -> str:
         return self.text
+
+
+LAST_LSN = Lsn(_LARGEST)
+"""Above every position that a server can have."""

@@ -16,6 +16,7 @@ from airflow_provider_mssql_cdc.errors import (
 )
 from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
 from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
+from airflow_provider_mssql_cdc.model.lsn import LAST_LSN
 from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
 from airflow_provider_mssql_cdc.model.unique_index import UniqueIndex
@@ -185,7 +186,7 @@ def _facts(
         instance=instance,
         other_instances=others,
         select_denied=tuple(name for name in denied if name in captured),
-        may_read_changes=_probe(session, catalog.may_select(cdc.change_table(instance.name)), "may_select"),
+        may_read_changes=_may_read_changes(session, instance),
         in_gating_role=_in_role(session, instance.role_name),
         row_level_security=_row_level_security(session, table),
         may_unmask=_probe(session, catalog.may_unmask(), "may_unmask"),
@@ -196,6 +197,20 @@ def _facts(
         partitioned=_probe(session, catalog.partitioning(table.object_id), "scheme_count"),
         database_collation=database["collation_name"],
     )
+
+
+def _may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool | None:
+    """Asked, and where the answer is NULL, since an object that is not visible is none, tried."""
+    told = _probe(session, catalog.may_select(cdc.change_table(instance.name)), "may_select")
+    if told is not None:
+        return told
+    try:
+        session.rows(cdc.any_change(instance.name, after=LAST_LSN), doing=_ASKING)
+    except PermissionDenied:
+        return False
+    except (SourceObjectMissing, StatementFailed):
+        return None
+    return True
 
 
 def _in_role(session: SourceSession, role: str | None) -> bool | None:

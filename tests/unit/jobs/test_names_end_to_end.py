@@ -78,7 +78,8 @@ def test_a_name_may_stand_anywhere(server: EmbeddedSqlServer, tmp_path: Path, na
         f"INSERT INTO {quoted}.{quoted} VALUES (?, ?)", [(n * n, f"{name[:20]} {n}") for n in range(40)]
     )
     server.execute(
-        "EXEC sys.sp_cdc_enable_table @source_schema = ?, @source_name = ?, @capture_instance = ?, @role_name = NULL",
+        "EXEC sys.sp_cdc_enable_table @source_schema = ?, @source_name = ?, @capture_instance = ?, "
+        "@role_name = NULL",
         *(name, name, instance),
     )
     load = Load(server, tmp_path, instance=instance, driver=driver, source=(name, name), split_by=(name,))
@@ -137,7 +138,8 @@ def test_an_instance_key_and_split_are_found_in_any_case(
 ) -> None:
     if not server.execute("SELECT 1 FROM sys.tables WHERE name = 'ORDER_ITEMS'"):
         server.execute(
-            "CREATE TABLE dbo.ORDER_ITEMS (OrderId int NOT NULL, [lineNo] int NOT NULL, PRIMARY KEY (OrderId, [lineNo]))"
+            "CREATE TABLE dbo.ORDER_ITEMS (OrderId int NOT NULL, [lineNo] int NOT NULL, "
+            "PRIMARY KEY (OrderId, [lineNo]))"
         )
         server.execute("INSERT INTO dbo.ORDER_ITEMS VALUES (1, 1), (1, 2)")
         server.enable_cdc("dbo.ORDER_ITEMS")
