@@ -34,6 +34,8 @@ _RENDERED = {
     "uniqueidentifier": "CONVERT(varchar(36), {0})",
     "rowversion": "CONVERT(varchar(18), CAST({0} AS binary(8)), 1)",
 }
+_MULTI_BYTE = ("Japanese", "Chinese", "Korean")
+"""Collations of code pages 932, 936, 949 and 950, as their names begin."""
 _LENGTHS = {
     "bit": 1,
     "tinyint": 3,
@@ -85,13 +87,28 @@ def exact_text(sql_type: SqlType, expression: str) -> str:
     1 prints ``0x`` and hex digits (learn.microsoft.com, CAST and CONVERT).
     """
     if sql_type.name in CHAR_TYPES:
-        return f"CAST({expression} AS {unicode_type(sql_type)})"
+        return _unicode_text(sql_type, expression)
     if sql_type.name in BINARY_TYPES:
         digits = 2 + 2 * sql_type.max_length
         return f"CONVERT(varchar({digits if digits <= _MAX_VARCHAR else 'max'}), {expression}, 1)"
     if sql_type.name in INTEGER_TYPES:
         return f"CONVERT(varchar(20), {expression})"
     return _RENDERED[sql_type.name].format(expression)
+
+
+def _unicode_text(sql_type: SqlType, expression: str) -> str:
+    """A char value as Unicode; of a code page, with U+FFFD for one that would not come back byte for byte.
+
+    Bytes that are no character of a multi-byte code page become another one on their way to Unicode. As a
+    bound that one would stand elsewhere in the order, so who sees U+FFFD does not use it.
+    """
+    text = f"CAST({expression} AS {unicode_type(sql_type)})"
+    collation = sql_type.collation or ""
+    if sql_type.name in {"nchar", "nvarchar"} or not collation.startswith(_MULTI_BYTE):
+        return text
+    raw = f"varbinary({sql_type.max_length})"
+    back = f"CAST(CAST({text} COLLATE {collation} AS {sql_type.declaration}) AS {raw})"
+    return f"CASE WHEN CAST({expression} AS {raw}) <> {back} THEN NCHAR(65533) ELSE {text} END"
 
 
 def text_length(sql_type: SqlType) -> int | None:
@@ -140,11 +157,14 @@ def _plain_text(value: str, name: str) -> BoundText:
     """A text as one marker, or in pieces around its control characters.
 
     A NUL ends a statement for one of the drivers, and a backslash before a line break makes SQL Server
-    drop both from a literal, so control characters are named by their number.
+    drop both from a literal, so control characters are named by their number. Texts that are joined stay
+    within 4,000 characters, and are cut there without an error, unless one of them is a (max) type.
     """
     pieces = [piece for piece in _CONTROL.split(value) if piece]
     if len(pieces) <= 1 and not _CONTROL.search(value):
         return BoundText(f"%({name})s", {name: value})
+    length = len(value.encode("utf-16-le", "surrogatepass")) // 2
+    width = "max" if length > _MAX_NVARCHAR else _MAX_NVARCHAR
     texts: list[str] = []
     parameters: dict[str, str] = {}
     for piece in pieces:
@@ -153,7 +173,7 @@ def _plain_text(value: str, name: str) -> BoundText:
         else:
             marker = f"{name}_{len(parameters)}"
             parameters[marker] = piece
-            texts.append(f"CAST(%({marker})s AS nvarchar({_MAX_NVARCHAR}))")
+            texts.append(f"CAST(%({marker})s AS nvarchar({width}))")
     return BoundText(f"({' + '.join(texts)})", parameters)
 
 

@@ -93,3 +93,36 @@ def test_null_and_repeats_of_a_type_stay_together(server: EmbeddedSqlServer, dec
             for number in found:
                 where.setdefault(rank[number], set()).add(index)
         assert all(len(ranges) == 1 for ranges in where.values())
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    ("declared", "values"),
+    [
+        ("varchar(8000)", ["x" * 5000 + f"\t{number:02d}" + "y" * 2990 for number in range(20)]),
+        ("nvarchar(4000)", ["ж" * 3990 + f"\n{number:02d}\0" for number in range(20)]),
+        ("varbinary(8000)", [b"\0" * 7990 + bytes([number]) for number in range(20)]),
+        ("varchar(30) COLLATE Japanese_CI_AS", [f"注文{number:02d}ｶﾅ" for number in range(20)]),
+        ("char(30) COLLATE Chinese_PRC_CI_AS", [f"订单{number:02d}" for number in range(20)]),
+        ("varchar(30) COLLATE Korean_Wansung_CI_AS", [f"주문{number:02d}" for number in range(20)]),
+        (
+            "varchar(60) COLLATE Latin1_General_100_CI_AS_SC_UTF8",
+            [f"🚀{number:02d}ß" for number in range(20)],
+        ),
+        ("varchar(9) COLLATE Latin1_General_CI_AS", [f"\x81{number:02d}" for number in range(20)]),
+        (
+            "nvarchar(9) COLLATE Latin1_General_CI_AI",
+            [f"{'eéEÉ'[number % 4]}{number:02d}" for number in range(20)],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_long_or_foreign_text_bounds_a_range(
+    server: EmbeddedSqlServer, driver: DriverName, declared: str, values: list[Any]
+) -> None:
+    table = Table(server, f"k {declared} NOT NULL", [(value,) for value in values[::-1]], "")
+    cut = table.cut(driver, split_by=("k",), rows_per_range=4, max_ranges=9)
+    assert cut.plan.method == "keyset"
+    assert [sorted(rows, reverse=True) for rows in cut.rows] == [
+        list(range(19 - first, 15 - first, -1)) for first in range(0, 20, 4)
+    ]

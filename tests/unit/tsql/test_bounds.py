@@ -162,3 +162,19 @@ def test_the_length_of_a_rendered_value_is_known(declared: str, longest: str) ->
 
 def test_the_text_of_texts_has_no_length_of_its_own() -> None:
     assert text_length(sql_type("varchar(20)")) is None
+
+
+def test_a_text_of_a_multi_byte_code_page_is_marked_when_it_would_not_come_back() -> None:
+    japanese = SqlType("varchar", 20, collation="Japanese_CI_AS")
+    text = "CAST([k] AS nvarchar(20))"
+    back = f"CAST(CAST({text} COLLATE Japanese_CI_AS AS varchar(20)) AS varbinary(20))"
+    assert exact_text(japanese, "[k]") == (
+        f"CASE WHEN CAST([k] AS varbinary(20)) <> {back} THEN NCHAR(65533) ELSE {text} END"
+    )
+    assert exact_text(SqlType("nvarchar", 40, collation="Japanese_CI_AS"), "[k]") == text
+
+
+def test_a_long_text_with_control_characters_is_joined_without_being_cut() -> None:
+    bound = typed_bound(sql_type("varchar(8000)"), "x" * 5000 + "\t" + "y", "lo0")
+    assert "(CAST(%(lo0_0)s AS nvarchar(max)) + NCHAR(9) + CAST(%(lo0_1)s AS nvarchar(max)))" in bound.text
+    assert {len(value) for value in bound.parameters.values()} == {5000, 1}
