@@ -5,7 +5,10 @@ VENV ?= .venv
 PYTHON ?=
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest
+PLAIN := -q -m "not soak"
+PARALLEL := -n auto --dist loadfile
 ARGS ?=
+ROUNDS ?= 200
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
@@ -32,21 +35,22 @@ types: $(VENV)/.made ## mypy, strict
 	$(RUN) -m mypy
 
 test-unit: $(VENV)/.made ## one layer at a time
-	$(PYTEST) -q tests/unit $(ARGS)
+	$(PYTEST) $(PLAIN) $(PARALLEL) tests/unit $(ARGS)
 
 test-properties: $(VENV)/.made ## statements about all values, tried on many
-	$(PYTEST) -q tests/properties $(ARGS)
+	$(PYTEST) $(PLAIN) $(PARALLEL) tests/properties $(ARGS)
 
 test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN adds another server
-	$(PYTEST) -q tests/contract $(ARGS)
+	$(PYTEST) $(PLAIN) tests/contract $(ARGS)
 
-test-scenarios: $(VENV)/.made ## faults, races and random rounds against the guarantee
-	$(PYTEST) -q tests/scenarios -m "not soak" $(ARGS)
+test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of them
+	$(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
 
-scenarios: test-scenarios
+scenarios: $(VENV)/.made ## all of them
+	$(PYTEST) -q -o faulthandler_timeout=0 tests/scenarios $(ARGS)
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
-	$(PYTEST) -q tests/dags $(ARGS)
+	$(PYTEST) $(PLAIN) tests/dags $(ARGS)
 
 test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions that pyproject.toml allows
 	.venv-oldest/bin/python -m pytest -q tests/unit $(ARGS)
@@ -57,7 +61,8 @@ test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions
 	@touch $@
 
 soak: $(VENV)/.made ## the random rounds, for minutes
-	$(PYTEST) -q tests/scenarios -m soak -o faulthandler_timeout=0 $(ARGS)
+	MSSQL_CDC_ROUNDS=$(ROUNDS) MSSQL_CDC_EXAMPLES=$(ROUNDS) $(PYTEST) -q -o faulthandler_timeout=0 \
+		tests/properties tests/unit/lake/test_waves.py $(ARGS)
 
 mutants: $(VENV)/.made ## take each guard out, and see its test turn red
 	$(RUN) -m tests.mutants.run $(ARGS)
