@@ -54,9 +54,7 @@ BROKEN = Rule(
     "The connection is gone; what was being read starts again at the next attempt. If it keeps happening, "
     "look at the network, at the server's log and at the timeouts of the connection",
     # db-lib's own numbers, Winsock's, and "transport-level error"
-    _numbers(
-        20002, 20003, 20004, 20006, 20009, 20017, 20019, 20020, 20047, 64, 121, 233, 258, 10053, 10054, 10060
-    ),
+    _numbers(20003, 20004, 20006, 20009, 20017, 20019, 20020, 20047, 64, 121, 233, 258, 10053, 10054, 10060),
     ("08", "HYT"),
     # "Unknown DDBC error": a fetch of a large value that mssql-python's query timeout ended
     r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead|unknown DDBC error"
@@ -160,6 +158,13 @@ RULES = (
         "The connection asks for encryption and the server has none; enable it there, or set "
         '{"mssql_cdc": {"encrypt": "request"}}',
         pattern=r"encryption not supported|does not support encryption|SSL is required",
+    ),
+    Rule(
+        ConnectionBroken,
+        "The server ended the handshake, or its certificate was refused: pymssql does not tell the two apart. "
+        "If it keeps happening where encryption is required, see which certificate the server has, and name "
+        'its authority in {"mssql_cdc": {"certificate_authorities": "/path/ca.pem"}}',
+        _numbers(20002),
     ),
     BROKEN,
 )

@@ -23,7 +23,7 @@ class Reported:
     text: str = ""
 
 
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\(<[^>]*>\)")
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\(<[^>]*>\)|(?<=value is )\(.*\)", re.DOTALL)
 _VENDOR_PREFIX = re.compile(r"\A(?:\[[^\]]*\])+")
 _DB_LIB = re.compile(r"DB-Lib error message (\d+), severity \d+:\n(.*)")
 _GENERAL = 20018  # "General SQL Server error: Check messages from the SQL Server"

@@ -22,10 +22,10 @@ class ConnectionSettings:
     :param port: None only with an instance.
     :param database: empty for the login's default database.
     :param driver: None takes mssql-python where it is installed, else pymssql.
-    :param encryption: ``off``; ``request``, what the server wants, the certificate is checked only if the
-        server insists; ``require``; ``strict`` (TDS 8).
+    :param encryption: ``off``; ``request``, what the server wants: if it insists, mssql-python checks the
+        certificate and pymssql does not; ``require``, checked by both; ``strict`` (TDS 8).
     :param trust_server_certificate: take any certificate, a self-signed one too.
-    :param certificate_host: the name to expect in the certificate when it is not the host.
+    :param certificate_host: a name that the certificate may have as well as the host's.
     :param login_timeout_seconds: for the TCP connection and the login.
     :param query_timeout_seconds: longest silence of the server within a statement; 0 waits for ever.
     :param lock_timeout_seconds: longest wait for a lock (error 1222); 0 waits for ever.

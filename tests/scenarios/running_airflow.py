@@ -140,8 +140,8 @@ class RunningAirflow:
 
     # -- backfills ----------------------------------------------------------------------------------
 
-    def backfill(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> int:
-        """Press "Backfill" for the data intervals of some days; its id."""
+    def backfill(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> None:
+        """Press "Backfill" for the data intervals of some days."""
         self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         body = {
             "dag_id": dag_id,
@@ -152,30 +152,30 @@ class RunningAirflow:
             "dag_run_conf": {},
             "run_backwards": False,
         }
-        return int(self.call("POST", "/api/v2/backfills", body)["id"])
+        self.call("POST", "/api/v2/backfills", body)
 
     def backfill_by_command(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> None:
         """The same by the command line."""
+        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", "--dag-id", dag_id]
         command += ["--from-date", start, "--to-date", end, "--reprocess-behavior", reprocess]
         subprocess.run(
             [*command, "--max-active-runs", "3"], env=self.environment, check=True, capture_output=True
         )
 
+    def wait_for_backfills(self, dag_id: str, *, seconds: float = 180) -> None:
+        """Wait until Airflow says that every backfill of a DAG is over; until then it takes no other."""
+
+        def over() -> bool:
+            found = self.call("GET", f"/api/v2/backfills?dag_id={dag_id}")["backfills"]
+            return bool(found) and all(backfill["completed_at"] for backfill in found)
+
+        eventually(over, what=f"the backfills of {dag_id} are over", seconds=seconds, every=1)
+
     def runs(self, dag_id: str) -> dict[str, str]:
         """Every run of a DAG, with its state."""
         answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=100")
         return {run["dag_run_id"]: run["state"] for run in answer["dag_runs"]}
-
-    def wait_for_runs(self, dag_id: str, number: int, *, seconds: float = 180) -> set[str]:
-        """Wait until as many runs as were asked for are there and have ended; their states."""
-
-        def ended() -> set[str] | None:
-            states = self.runs(dag_id)
-            return set(states.values()) if _all_ended(states, number) else None
-
-        found: set[str] = eventually(ended, what=f"{number} runs of {dag_id} end", seconds=seconds, every=1)
-        return found
 
     # -- processes ----------------------------------------------------------------------------------
 
@@ -263,10 +263,6 @@ def _environment(home: Path, dags: Path, port: int, variables: Mapping[str, str]
         "PYTHONWARNINGS": "ignore",
         **variables,
     }
-
-
-def _all_ended(states: Mapping[str, str], number: int) -> bool:
-    return len(states) == number and set(states.values()) <= {"success", "failed"}
 
 
 def _free_port() -> int:

@@ -46,10 +46,12 @@ def test_three_days_backfilled_again_by_command_and_one_cleared_are_as_if_read_i
     assert len(in_order) > HOURS * 10
     first, last = "2026-05-11T00:00:00Z", "2026-05-13T00:00:00Z"
     airflow.backfill("changes_daily", first, last)
-    assert airflow.wait_for_runs("changes_daily", 3) == {"success"}
+    airflow.wait_for_backfills("changes_daily")
+    assert list(airflow.runs("changes_daily").values()) == ["success"] * 3
     assert tables.changes("daily") == in_order
     airflow.backfill_by_command("changes_daily", first, last, reprocess="completed")
-    assert airflow.wait_for_runs("changes_daily", 3) == {"success"}
+    airflow.wait_for_backfills("changes_daily")
+    assert list(airflow.runs("changes_daily").values()) == ["success"] * 3
     assert tables.changes("daily") == in_order
     assert len(tables.facts("daily", "repair")) >= 3
     middle = sorted(airflow.runs("changes_daily"))[1]
@@ -65,8 +67,10 @@ def test_seventy_two_hours_backfilled_and_again_are_as_if_read_in_order(
 ) -> None:
     first, last = "2026-05-11T00:00:00Z", "2026-05-13T23:00:00Z"
     airflow.backfill_by_command("changes_hourly", first, last)
-    assert airflow.wait_for_runs("changes_hourly", HOURS, seconds=900) == {"success"}
+    airflow.wait_for_backfills("changes_hourly", seconds=900)
+    assert list(airflow.runs("changes_hourly").values()) == ["success"] * HOURS
     assert tables.changes("hourly") == tables.changes("in_order")
     airflow.backfill("changes_hourly", first, last, reprocess="completed")
-    assert airflow.wait_for_runs("changes_hourly", HOURS, seconds=900) == {"success"}
+    airflow.wait_for_backfills("changes_hourly", seconds=900)
+    assert list(airflow.runs("changes_hourly").values()) == ["success"] * HOURS
     assert tables.changes("hourly") == tables.changes("in_order")

@@ -66,13 +66,13 @@ def test_a_range_that_is_cleared_while_others_are_read_lands_once(
     run = airflow.trigger("bootstrap_midway")
     eventually(server.stalled, what="the last read has stopped in the middle")
 
-    def a_finished_range() -> int | None:
+    def finished_ranges() -> list[int] | None:
         found = airflow.tasks("bootstrap_midway", run)
         done = [task for task in found if task["task_id"] == "load.read" and task["state"] == "success"]
-        return int(done[0]["map_index"]) if len(done) == 3 else None
+        return [int(task["map_index"]) for task in done] if len(done) == 3 else None
 
-    index = eventually(a_finished_range, what="three ranges are staged")
-    airflow.clear("bootstrap_midway", run, [["load.read", index]], downstream=True)
+    finished = eventually(finished_ranges, what="three ranges are staged")
+    airflow.clear("bootstrap_midway", run, [["load.read", finished[0]]], downstream=True)
     eventually(lambda: server.reads_of("midway") == 5, what="it is read again")
     server.release()
     assert airflow.wait_for_run("bootstrap_midway", run) == "success"
@@ -100,6 +100,7 @@ def test_a_dag_file_that_is_edited_between_two_runs_loads_the_table_once(
     assert airflow.returned("bootstrap_edited", first, "load.complete")["lsn"] == completed["lsn"]
     assert tables.ids("edited") == list(range(ROWS))
     assert tables.bootstraps("edited") == 1
+    assert len(list(Path(tables.bronze("edited")).glob("*.parquet"))) == 7, "the first run's are gone"
 
 
 def edit(file: Path, **arguments: Any) -> None:

@@ -35,11 +35,12 @@ class Load:
         run_id: str = "manual__1",
         driver: DriverName | None = None,
         login: str = "sa",
+        conn_id: str = "erp",
         **arguments: Any,
     ) -> None:
         self.server, self.driver, self.login = server, driver, login
         self.table = MssqlCdcTable(
-            "erp", instance, str(folder / "bronze"), str(folder / "facts"), **arguments
+            conn_id, instance, str(folder / "bronze"), str(folder / "facts"), **arguments
         )
         self.run_id = run_id
 
@@ -47,7 +48,7 @@ class Load:
         port = (listener or self.server).port
         return SourceSession(
             ConnectionSettings(
-                "erp",
+                self.table.mssql_conn_id,
                 "127.0.0.1",
                 port=port,
                 database=self.server.database,

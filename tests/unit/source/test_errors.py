@@ -151,6 +151,7 @@ def test_without_a_number_the_text_decides(text: str, expected: type[errors.Mssq
         (102, "Incorrect syntax near 'secret'."),
         (105, "Unclosed quotation mark after the character string 'secret'."),
         (50000, 'He said "secret".'),
+        (2627, "Violation of UNIQUE KEY constraint 'u'. The duplicate key value is (secret (really), 1)."),
     ],
 )
 @pytest.mark.parametrize("build", [lambda n, t: odbc("42000", n, t), db_lib])
