@@ -31,7 +31,7 @@ with DAG(
     params={"resnapshot": Param(False, type="boolean", description="Open another snapshot, once")},
     tags=["mssql_cdc"],
     doc_md=__doc__,
-):
+) as dag:
     mssql_cdc_bootstrap(
         group_id="flights",
         mode="chunked",

@@ -118,8 +118,8 @@ def _commit(
     Leaves the handle on the newest version. What cannot be committed is removed.
     """
     try:
-        label = source.description.table.label
-        refuse_lost_changes(session, source.description.instance, state=bronze.reload().state, label=label)
+        instance, label = source.description.instance, source.description.table.label
+        refuse_lost_changes(session, instance, state=bronze.reload().state, label=label)
         landed, added = commit_wave(
             bronze.location,
             identity=source.identity,

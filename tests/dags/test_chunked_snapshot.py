@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,12 +207,7 @@ def test_the_example_dag_loads_its_table(
     server.execute("CREATE TABLE dbo.flights (id int NOT NULL PRIMARY KEY, name nvarchar(40) NULL)")
     server.executemany("INSERT INTO dbo.flights VALUES (?, 'x')", [(n,) for n in range(500)])
     server.enable_cdc("dbo.flights")
-    namespace: dict[str, object] = {}
-    source = Path(__file__).parents[2] / "dags_examples/bootstrap_chunked.py"
-    exec(compile(source.read_text(), str(source), "exec"), namespace)
-    (dag,) = [value for value in namespace.values() if isinstance(value, DAG)]
-    for task in dag.tasks:
-        (task.partial_kwargs if hasattr(task, "partial_kwargs") else task.__dict__)["pool"] = "default_pool"
+    dag = importlib.reload(importlib.import_module("dags_examples.bootstrap_chunked")).dag
     dag_run = run(dag)
     assert dag_run.state == "success"
     assert len(delta_rows(tmp_path / "bronze/flights")) == 500

@@ -41,6 +41,12 @@ CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
 WINDOWS = "tests/unit/planning/test_windows.py"
 INTERVALS = "tests/unit/planning/test_intervals.py"
 TRIGGER = "tests/unit/triggers/test_capture.py"
+CHUNKED = "tests/scenarios/test_chunked_snapshot.py"
+WAVES = "tests/unit/lake/test_waves.py"
+PLANS = "tests/unit/lake/test_plans.py"
+CLOSED = "tests/properties/test_closed_ranges.py"
+
+MERGE, POSITION, COSTS = (f"tests/unit/lake/silver/test_{name}.py" for name in ("merge", "position", "costs"))
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -377,5 +383,271 @@ MUTANTS: tuple[Mutant, ...] = (
         """await asyncio.to_thread(self._look, connection)""",
         """self._look(connection)""",
         f"{TRIGGER}::test_a_server_that_says_nothing_does_not_hold_up_the_event_loop",
+    ),
+    Mutant(
+        "chunked: the session that reads a wave has passed S",
+        f"{PACKAGE}/jobs/stage_wave.py",
+        """if stamp < plan.snapshot:""",
+        """if False:""",
+        f"{CHUNKED}::test_a_server_that_is_behind_s_is_not_read",
+    ),
+    Mutant(
+        "chunked: a wave is not read when changes above the position are purged",
+        f"{PACKAGE}/jobs/stage_wave.py",
+        """    refuse_lost_changes(session, instance, state=bronze.state, label=label)""",
+        """    pass""",
+        f"{CHUNKED}::test_a_wave_is_not_read_when_changes_above_the_position_are_purged",
+    ),
+    Mutant(
+        "chunked: a wave is not committed when they were purged meanwhile",
+        f"{PACKAGE}/jobs/read_wave.py",
+        """        refuse_lost_changes(session, instance, state=bronze.reload().state, label=label)""",
+        """        bronze.reload()""",
+        f"{CHUNKED}::test_a_wave_is_not_committed_when_they_are_purged_while_it_is_read",
+    ),
+    Mutant(
+        "chunked: an opening moves coverage on a gap alone",
+        f"{PACKAGE}/planning/opening.py",
+        """state.coverage is None or (gap and snapshot > state.coverage.changes)""",
+        """state.coverage is None or snapshot > state.coverage.changes""",
+        f"{WAVES}::test_an_open_moves_coverage_only_on_a_gap_proven_for_the_position",
+    ),
+    Mutant(
+        "chunked: the gap is proven for the position that bronze still has",
+        f"{PACKAGE}/lake/opens.py",
+        """gap = state.coverage is not None and state.coverage.changes == gap_position""",
+        """gap = gap_position is not None""",
+        f"{WAVES}::test_an_open_moves_coverage_only_on_a_gap_proven_for_the_position",
+    ),
+    Mutant(
+        "chunked: an opening is above every S in bronze",
+        f"{PACKAGE}/planning/opening.py",
+        """if state.newest is not None and snapshot <= state.newest:""",
+        """if False:""",
+        f"{WAVES}::test_a_resnapshot_that_was_overtaken_records_a_later_lsn",
+    ),
+    Mutant(
+        "chunked: a wave of a superseded snapshot is not committed",
+        f"{PACKAGE}/lake/waves.py",
+        """        refuse_ended(bronze.state, snapshot)""",
+        """        pass""",
+        f"{WAVES}::test_a_base_that_moves_meanwhile_keeps_an_open_and_a_completion_out",
+    ),
+    Mutant(
+        "chunked: a superseded snapshot is not completed",
+        f"{PACKAGE}/planning/opening.py",
+        """    refuse_ended(state, snapshot)
+    return AddSnapshot""",
+        """    return AddSnapshot""",
+        f"{WAVES}::test_a_base_that_moves_meanwhile_keeps_an_open_and_a_completion_out",
+    ),
+    Mutant(
+        "chunked: an abandoned snapshot takes nothing more",
+        f"{PACKAGE}/planning/opening.py",
+        """if not complete and state.abandoned is not None and snapshot <= state.abandoned:""",
+        """if False:""",
+        f"{WAVES}::test_an_abandoned_snapshot_takes_nothing_more_and_a_complete_one_is_left_alone",
+    ),
+    Mutant(
+        "chunked: a wave lands once",
+        f"{PACKAGE}/lake/waves.py",
+        """if (theirs := landed_wave(bronze.table, snapshot, wave)) is not None:""",
+        """if (theirs := landed_wave(bronze.table, snapshot, wave)) and False:""",
+        f"{WAVES}::test_a_wave_lands_once_whoever_brings_it_again",
+    ),
+    Mutant(
+        "chunked: two processes with the same wave conflict",
+        f"{PACKAGE}/lake/waves.py",
+        """                Transaction(wave_app_id(snapshot, wave), rows),
+                *horizon_transactions(snapshot, horizon, wave=wave),""",
+        """""",
+        f"{WAVES}::test_two_processes_that_bring_the_same_wave_leave_its_rows_once",
+    ),
+    Mutant(
+        "chunked: files that a commit names after all are kept",
+        f"{PACKAGE}/lake/cleanup.py",
+        """        if name not in named:""",
+        """        if True:""",
+        f"{WAVES}::test_files_whose_commit_seemed_to_fail_and_did_not_are_kept",
+    ),
+    Mutant(
+        "chunked: a snapshot with a missing wave is not complete",
+        f"{PACKAGE}/lake/commit.py",
+        """        refuse_missing(missing_waves(waves, landed), snapshot=snapshot, waves=waves)
+""",
+        """""",
+        f"{WAVES}::test_waves_and_completion_tell_rows_and_the_latest_horizon",
+    ),
+    Mutant(
+        "chunked: the horizon is the latest over all waves",
+        f"{PACKAGE}/lake/commit.py",
+        """horizon=latest_horizon(landed.values()),""",
+        """horizon=latest_horizon(list(landed.values())[-1:]),""",
+        f"{WAVES}::test_waves_and_completion_tell_rows_and_the_latest_horizon",
+    ),
+    Mutant(
+        "chunked: the last chunk ends at MAX",
+        f"{PACKAGE}/model/chunk_plan.py",
+        """return KeyRange(lower, highest, closed=highest is not None)""",
+        """return KeyRange(lower)""",
+        f"{CHUNKED}::test_the_last_chunk_ends_at_the_key_that_was_the_last_after_s",
+    ),
+    Mutant(
+        "chunked: rows that equal MAX are in the last chunk",
+        f"{PACKAGE}/tsql/predicates.py",
+        """if key_range.closed and upper is not None:""",
+        """if False:""",
+        f"{CLOSED}::test_every_row_up_to_the_last_key_is_in_one_chunk_and_no_other_is",
+    ),
+    Mutant(
+        "chunked: bounds are looked for up to MAX",
+        f"{PACKAGE}/tsql/keys.py",
+        """    if upper is not None:""",
+        """    if False:""",
+        f"{CLOSED}::test_seeks_end_at_the_last_key_whatever_lies_above",
+    ),
+    Mutant(
+        "chunked: of two planners one stores",
+        f"{PACKAGE}/lake/plans.py",
+        """if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):""",
+        """if False:""",
+        f"{PLANS}::test_whoever_was_overtaken_writes_nothing",
+    ),
+    Mutant(
+        "chunked: a stored plan is never regrouped",
+        f"{PACKAGE}/jobs/find_chunks.py",
+        """        plan = read_plan(self._location, snapshot)
+        if plan is None:
+            plan = self._begun""",
+        """        plan = None
+        if plan is None:
+            plan = self._begun""",
+        f"{CHUNKED}::test_a_planner_killed_after_some_bounds_does_not_look_for_them_again",
+    ),
+    Mutant(
+        "P5 silver drops the keys that have gone",
+        f"{PACKAGE}/planning/image_choice.py",
+        """GONE = (DELETE, BEFORE)""",
+        """GONE = (DELETE,)""",
+        f"{MERGE}::test_each_order_of_changes_leaves_what_the_source_has",
+    ),
+    Mutant(
+        "silver: rows of a key in order of commit, command, sequence, operation",
+        f"{PACKAGE}/planning/image_choice.py",
+        """ORDER = ("_start_lsn", "_command_id", "_seqval", "_operation")""",
+        """ORDER = ("_start_lsn", "_seqval", "_command_id", "_operation")""",
+        f"{MERGE}::test_each_order_of_changes_leaves_what_the_source_has",
+    ),
+    Mutant(
+        "silver: an image is the latest of all changes, not of the new ones",
+        f"{PACKAGE}/lake/silver/change_rows.py",
+        """_changes(bronze, changed_files(bronze, above), columns""",
+        """_changes(bronze, changed_files(bronze, above)[:1], columns""",
+        f"{MERGE}::test_a_late_window_brings_no_deleted_key_back",
+    ),
+    Mutant(
+        "silver: a change at or below the snapshot names no key",
+        f"{PACKAGE}/lake/silver/merge.py",
+        """key=silver.key, above=request.snapshot)""",
+        """key=silver.key, above=Lsn(1))""",
+        f"{MERGE}::test_rows_below_the_snapshot_name_no_key",
+    ),
+    Mutant(
+        "silver: a row that is later than its key's last change stays",
+        f"{PACKAGE}/lake/silver/overlay.py",
+        """later = pc.greater(rows.column("_start_lsn"), pc.take(self._lsns, positions))""",
+        """later = pc.equal(pc.take(self._lsns, positions), "")""",
+        f"{MERGE}::test_a_row_of_a_chunk_is_kept_where_it_is_later_than_its_keys_last_change",
+    ),
+    Mutant(
+        "silver: a row without a key is refused",
+        f"{PACKAGE}/lake/silver/change_rows.py",
+        """        _refuse_nulls(rows, key, where=str(bronze.location))""",
+        """        pass""",
+        f"{MERGE}::test_a_key_that_is_null_in_a_change_row_is_refused",
+    ),
+    Mutant(
+        "silver: the position moves by compare-and-set",
+        f"{PACKAGE}/lake/silver/merge.py",
+        """if silver.position != request.decided_on:""",
+        """if False:""",
+        f"{POSITION}::test_of_two_merges_one_wins_and_nothing_is_doubled",
+    ),
+    Mutant(
+        "silver: a merge is committed on the version that it was worked out on",
+        f"{PACKAGE}/lake/silver/table.py",
+        """max_commit_retries=0,""",
+        """max_commit_retries=15,""",
+        f"{POSITION}::test_of_two_merges_one_wins_and_nothing_is_doubled",
+    ),
+    Mutant(
+        "silver: a rebuild empties it when the source is empty and not otherwise",
+        f"{PACKAGE}/lake/silver/merge.py",
+        """if not staged and any(file.rows for file in current_files(silver)):""",
+        """if False:""",
+        f"{POSITION}::test_a_rebuild_that_would_empty_a_filled_silver_asks_the_source_first",
+    ),
+    Mutant(
+        "silver: a newer snapshot replaces every row",
+        f"{PACKAGE}/planning/merge_decision.py",
+        """if position.snapshot != snapshot:""",
+        """if False:""",
+        f"{POSITION}::test_a_newer_snapshot_replaces_every_row_in_one_commit",
+    ),
+    Mutant(
+        "silver: versions of another bronze are not counted on",
+        f"{PACKAGE}/planning/merge_decision.py",
+        """if position.bronze != bronze:""",
+        """if False:""",
+        f"{POSITION}::test_a_bronze_that_was_made_anew_at_the_same_place_is_noticed",
+    ),
+    Mutant(
+        "silver: rows that an OPTIMIZE moved before they were merged are found",
+        f"{PACKAGE}/lake/added_files.py",
+        """                self.moved[path] = rearranged""",
+        """                self.added.pop(path, None)""",
+        f"{POSITION}::test_rows_that_were_optimized_before_they_were_merged_are_merged",
+    ),
+    Mutant(
+        "silver: what bronze's log has forgotten is made good by a rebuild",
+        f"{PACKAGE}/lake/added_files.py",
+        """    if storage.size(name) is None:""",
+        """    if False:""",
+        f"{POSITION}::test_a_version_that_the_log_no_longer_holds_is_made_good_by_a_rebuild_that_says_so",
+    ),
+    Mutant(
+        "silver: a RESTORE that took rows back is made good by a rebuild",
+        f"{PACKAGE}/lake/silver/table.py",
+        """restore = restore_below_ours(table) if self.position else None""",
+        """restore = None""",
+        f"{POSITION}::test_a_restore_that_took_silvers_rows_back_is_noticed",
+    ),
+    Mutant(
+        "silver: one table belongs to one source",
+        f"{PACKAGE}/lake/silver/table.py",
+        """if silver.identity != bronze.identity:""",
+        """if False:""",
+        f"{POSITION}::test_a_silver_of_another_source_is_refused",
+    ),
+    Mutant(
+        "silver: a key whose seventh digit was cut is refused",
+        f"{PACKAGE}/planning/silver_key.py",
+        """return cut and column.lake.data_type.startswith("timestamp")""",
+        """return False""",
+        "tests/unit/planning/test_silver_key.py::test_a_key_whose_digits_are_cut_is_refused",
+    ),
+    Mutant(
+        "silver: it says that it is the source when changes have passed the horizon",
+        f"{PACKAGE}/planning/horizon.py",
+        """if stamp.lsn > horizon.lsn and stamp.time > needed:""",
+        """if stamp.lsn > horizon.lsn:""",
+        "tests/unit/planning/test_horizon.py::test_both_the_lsn_and_the_time_have_to_be_passed",
+    ),
+    Mutant(
+        "silver: a merge opens the files that can hold its keys and no others",
+        f"{PACKAGE}/lake/silver/files.py",
+        """        if keys.may_be_within(file.bounds):""",
+        """        if True:""",
+        f"{COSTS}::test_files_that_cannot_hold_a_changed_key_are_not_even_opened",
     ),
 )
