@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
-import boto3
 import pytest
 from airflow.sdk import DAG
 from deltalake import DeltaTable, QueryBuilder
@@ -23,59 +18,11 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.lake.facts import write_facts
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
-from tests.dags.harness import clear_and_rerun, returned, run
+from tests.dags.conftest import S3_SECRET
+from tests.dags.harness import clear_and_rerun, returned, run, states
+from tests.support.losing_proxy import Mode, losing_proxy
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
-SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCY"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """An S3 API in a process of its own: delta-rs keeps Python's lock while it waits for the answer."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(20)
-
-
-@pytest.fixture
-def options(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An empty bucket ``lake``, and the Airflow connection ``s3`` to it."""
-    given = {"region_name": "eu-west-1", "endpoint_url": endpoint}
-    _wait_for(endpoint)
-    _post(f"{endpoint}/moto-api/reset")
-    client = boto3.client("s3", aws_access_key_id="AK", aws_secret_access_key=SECRET, **given)
-    client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    connection = {"conn_type": "aws", "login": "AK", "password": SECRET, "extra": given}
-    monkeypatch.setenv("AIRFLOW_CONN_S3", json.dumps(connection))
-    return {
-        "AWS_ACCESS_KEY_ID": "AK",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_REGION": "eu-west-1",
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true",
-    }
-
-
-def _wait_for(endpoint: str, *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            urlopen(endpoint, timeout=5).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "the S3 API does not answer"
-            time.sleep(0.1)
-
-
-def _post(url: str) -> None:
-    urlopen(Request(url, method="POST"), timeout=10).close()
 
 
 def rows(uri: str, options: dict[str, str], sql: str) -> list[dict[str, Any]]:
@@ -101,7 +48,7 @@ def test_a_table_is_loaded_into_s3_by_a_connection_and_cleared_without_harm(
     clear_and_rerun(dag, dag_run.run_id, [("orders.read", 1), "orders.complete"])
     assert DeltaTable(table.bronze, storage_options=options).version() == version
     assert len(rows(table.facts, options, "SELECT * FROM t WHERE event = 'bootstrap'")) == 1
-    assert SECRET not in stored_by_airflow(dag_run)
+    assert S3_SECRET not in stored_by_airflow(dag_run)
 
 
 def test_parallel_appends_to_one_facts_table_all_land_once(options: dict[str, str]) -> None:
@@ -115,6 +62,55 @@ def test_parallel_appends_to_one_facts_table_all_land_once(options: dict[str, st
         written = list(pool.map(write, range(40)))
     assert sum(written) == 20
     assert len(rows(location.uri, options, "SELECT batch_id FROM t")) == 20
+
+
+@pytest.mark.parametrize("place", ["bronze", "facts"])
+def test_unsafe_rename_is_refused_before_anything_is_read_or_written(
+    server: EmbeddedSqlServer,
+    make_table: Callable[..., MssqlCdcTable],
+    options: dict[str, str],
+    place: str,
+    tmp_path: Path,
+) -> None:
+    on_s3 = {place: f"s3://lake/{place}/orders"}
+    table = make_table(storage_options={**options, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}, **on_s3)
+    with DAG(dag_id=f"unsafe_{place}", schedule=None) as dag:
+        mssql_cdc_bootstrap(group_id="orders", table=table, rows_per_range=125, retry_delay=0.1)
+    dag_run = run(dag)
+    assert states(dag_run)["orders.plan", -1] == "failed"
+    assert {ti.try_number for ti in dag_run.get_task_instances() if ti.task_id == "orders.plan"} == {1}
+    assert not [s for s in server.faults.log() if "FROM [dbo].[orders]" in s.sql]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "times"), [("others", 20), ("own", 1)])
+@pytest.mark.parametrize("place", ["bronze/orders", "ops/facts"])
+def test_a_commit_that_loses_twenty_times_or_whose_answer_is_lost_lands_once(
+    server: EmbeddedSqlServer,
+    make_table: Callable[..., MssqlCdcTable],
+    endpoint: str,
+    options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    mode: Mode,
+    times: int,
+) -> None:
+    """delta-rs gives up after 15: from then on it is decided anew, by the identifier."""
+    with losing_proxy(endpoint, pattern=place, times=times, mode=mode) as proxy:
+        connection = {"conn_type": "aws", "login": "AK", "password": S3_SECRET}
+        extra = {"region_name": "eu-west-1", "endpoint_url": proxy}
+        monkeypatch.setenv("AIRFLOW_CONN_S3", json.dumps({**connection, "extra": extra}))
+        table = make_table(bronze="s3://lake/bronze/orders", facts="s3://lake/ops/facts", delta_conn_id="s3")
+        with DAG(dag_id=f"loses_{place.replace('/', '_')}_{mode}", schedule=None) as dag:
+            mssql_cdc_bootstrap(group_id="orders", table=table, rows_per_range=500, retries=0)
+        assert run(dag).state == "success"
+    ids = rows(table.bronze, options, "SELECT id FROM t ORDER BY id")
+    assert [row["id"] for row in ids] == list(range(1000))
+    events = rows(table.facts, options, "SELECT event FROM t ORDER BY event")
+    assert [row["event"] for row in events] == ["bootstrap", "snapshot_plan"]
+    history = DeltaTable(f"s3://lake/{place}", storage_options=options).history()
+    theirs = [commit for commit in history if commit.get("operation") == "SET TBLPROPERTIES"]
+    assert len(theirs) == (times if mode == "others" else 0)
 
 
 def stored_by_airflow(dag_run: Any) -> str:
