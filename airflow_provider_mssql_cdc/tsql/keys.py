@@ -126,7 +126,8 @@ def count_slices(table: SourceTable, column: Column, *, lower: str, upper: str, 
 
     slice (0 for ``[lower, lower + width)`` and so on), row_count; empty slices are missing. The caller
     chooses ``lower`` and ``upper`` so that their distance is a bigint (at most 2**63 - 1); for dates the
-    unit is a day.
+    unit is a day. The width is cast: a literal above 2**31 - 1 is a decimal, and dividing by one leaves
+    fractions.
     """
     name = quote_identifier(column.name)
     low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
@@ -138,7 +139,7 @@ def count_slices(table: SourceTable, column: Column, *, lower: str, upper: str, 
         distance = f"(CAST({name} AS bigint) - CAST({low.text} AS bigint))"
     return Statement(
         "SELECT g.[__$slice] AS slice, COUNT_BIG(*) AS row_count\n"
-        f"FROM (\nSELECT {distance} / {int(width)} AS [__$slice]\n"
+        f"FROM (\nSELECT {distance} / CAST({int(width)} AS bigint) AS [__$slice]\n"
         f"FROM {table_name(table)}\n"
         f"WHERE {name} >= {low.text} AND {name} <= {high.text}\n"
         ") AS g\n"

@@ -507,6 +507,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{CLOSED}::test_seeks_end_at_the_last_key_whatever_lies_above",
     ),
     Mutant(
+        "chunked: slices are whole numbers, however wide",
+        f"{PACKAGE}/tsql/keys.py",
+        """CAST({int(width)} AS bigint)""",
+        """{int(width)}""",
+        "tests/properties/test_chunk_plans_server.py::test_a_wrong_estimate_changes_nothing_in_correctness",
+    ),
+    Mutant(
         "chunked: of two planners one stores",
         f"{PACKAGE}/lake/plans.py",
         """if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):""",

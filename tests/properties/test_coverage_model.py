@@ -31,7 +31,7 @@ from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap, is_usabl
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, complete, lsn, new_bronze
 from tests.unit.lake.test_waves import NOON, RUN
 
-ROUNDS = int(os.environ.get("MSSQL_CDC_MODEL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "3"))
 STEPS = 30
 MARK = InstanceMark(1, NOON.replace(tzinfo=None))
 

@@ -38,7 +38,7 @@ class Counted:
             return [{"lowest": texts[0], "highest": texts[1]}]
         assert high - low < BIGINT, "a distance that the server cannot hold"
         self.rows_read += len(inside)
-        width = int(re.search(r"/ (\d+) AS", statement.text)[1])  # type: ignore[index]
+        width = int(re.search(r"/ CAST\((\d+) AS bigint\)", statement.text)[1])  # type: ignore[index]
         counts: dict[int, int] = {}
         for key in inside:
             counts[(key - low) // width] = counts.get((key - low) // width, 0) + 1
