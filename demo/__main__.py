@@ -39,7 +39,7 @@ def main() -> int:
             code = run_dag(server)
         if code != 0:
             return code
-        say(f"{writer.commits} transactions were committed while the DAG ran, the last ones after silver was built")
+        say(f"{writer.commits} transactions were committed while the DAG ran")
 
         title("3. The next run: nothing is loaded again, changes go on, silver takes what they changed")
         time.sleep(SECOND_TO_SPARE)

@@ -65,8 +65,9 @@ def decide_merge(
 
 def _awaited(state: BronzeState) -> str:
     """For which snapshot silver waits, and what brings it."""
-    if state.open is not None and (state.coverage is None or state.open >= state.coverage.base):
-        return f"snapshot {state.open} is being loaded in chunks and is not complete yet"
+    unfinished = state.unfinished
+    if unfinished is not None and is_usable(state, unfinished):
+        return f"snapshot {unfinished} is being loaded in chunks and is not complete yet"
     if state.coverage is None:
         return "bronze holds no complete snapshot yet: run mssql_cdc_bootstrap"
     held = f"the one it holds is at {state.snapshot}" if state.snapshot else "it holds none"

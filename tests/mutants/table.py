@@ -514,6 +514,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/properties/test_chunk_plans_server.py::test_a_wrong_estimate_changes_nothing_in_correctness",
     ),
     Mutant(
+        "chunked: an abandoning and a completion exclude each other",
+        f"{PACKAGE}/lake/opens.py",
+        """[*lsn_transactions(ABANDONED, unfinished), *lsn_transactions(BASE, coverage.base)]""",
+        """lsn_transactions(ABANDONED, unfinished)""",
+        f"{WAVES}::test_of_an_abandoning_and_a_completion_at_once_the_first_is_what_both_find",
+    ),
+    Mutant(
         "chunked: of two planners one stores",
         f"{PACKAGE}/lake/plans.py",
         """if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):""",

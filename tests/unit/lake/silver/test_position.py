@@ -128,7 +128,9 @@ MEANWHILE: dict[str, tuple[Callable[[World], object], bool]] = {
 def test_of_two_merges_one_wins_and_nothing_is_doubled(
     world: World, meanwhile: Callable[[World], object], through: bool
 ) -> None:
-    world.changes([change(11, 2, at(9)), change(11, 1, at(1), seq=2)])
+    world.changes([change(11, 2, at(8))])
+    world.merge()
+    world.changes([change(12, 2, at(9)), change(12, 1, at(1), seq=2)])
     silver, bronze = world.silver, world.bronze
     meanwhile(world)
     if through:
