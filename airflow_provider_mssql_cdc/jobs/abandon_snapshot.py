@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mssql_cdc.lake.bronze import open_bronze
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.opens import abandon_unfinished, delete_rows
@@ -50,9 +50,7 @@ def abandon(
     :param rows: delete what its waves have written, too. Rows that stay are used by nobody.
     """
     bronze = open_bronze(TableLocation.bronze_of(table))
-    given_up = (
-        None if bronze is None else abandon_unfinished(bronze, run_id=attempt.run_id, snapshot=snapshot)
-    )
+    given_up = None if bronze is None else _given_up(bronze, snapshot, run_id=attempt.run_id)
     if bronze is None or given_up is None:
         log.info("%s: no chunked snapshot is being loaded; nothing to abandon", table.label)
         return Abandoned(None)
@@ -60,3 +58,12 @@ def abandon(
     deleted = delete_rows(bronze, given_up) if rows else 0
     files = remove_waves_losers(bronze.location, snapshot=given_up)
     return Abandoned(given_up, files, deleted)
+
+
+def _given_up(bronze: Bronze, snapshot: Lsn | None, *, run_id: str) -> Lsn | None:
+    """What this call gives up, or what an earlier one did that may not have lived to tidy up."""
+    now = abandon_unfinished(bronze, run_id=run_id, snapshot=snapshot)
+    if now is not None or snapshot is None or snapshot != bronze.state.abandoned:
+        return now
+    complete = bronze.state.snapshot
+    return snapshot if complete is None or complete < snapshot else None

@@ -108,12 +108,13 @@ def abandon_unfinished(bronze: Bronze, *, run_id: str, snapshot: Lsn | None = No
     """
 
     def once() -> Lsn | None:
-        unfinished = bronze.state.unfinished
-        if unfinished is None or snapshot not in (None, unfinished):
+        unfinished, coverage = bronze.state.unfinished, bronze.state.coverage
+        if unfinished is None or coverage is None or snapshot not in (None, unfinished):
             return None
+        # The base is put again, unchanged, as a completion does: of the two at once one is decided anew.
         bronze.commit(
             [],
-            transactions=lsn_transactions(ABANDONED, unfinished),
+            transactions=[*lsn_transactions(ABANDONED, unfinished), *lsn_transactions(BASE, coverage.base)],
             event="snapshot_open",
             user_metadata={"abandoned": unfinished.text, "run_id": run_id},
         )

@@ -528,17 +528,6 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PLANS}::test_whoever_was_overtaken_writes_nothing",
     ),
     Mutant(
-        "chunked: a stored plan is never regrouped",
-        f"{PACKAGE}/jobs/find_chunks.py",
-        """        plan = read_plan(self._location, snapshot)
-        if plan is None:
-            plan = self._begun""",
-        """        plan = None
-        if plan is None:
-            plan = self._begun""",
-        f"{CHUNKED}::test_a_planner_killed_after_some_bounds_does_not_look_for_them_again",
-    ),
-    Mutant(
         "P5 silver drops the keys that have gone",
         f"{PACKAGE}/planning/image_choice.py",
         """GONE = (DELETE, BEFORE)""",

@@ -509,10 +509,12 @@ def test_an_abandoned_load_is_not_gone_on_with(load: ChunkedLoad, other: Chunked
     with pytest.raises(Superseded, match="abandoned on request"):
         load.finish([])
     assert load.abandon().snapshot is None
+    assert load.abandon(snapshot=old[0].snapshot, rows=True).rows == 0, "again, for what may be left"
     load.server.execute("UPDATE dbo.orders SET name = 'on' WHERE id = 1")
     new = other.planned()
     assert new[0].snapshot > old[0].snapshot
-    assert load.abandon(snapshot=old[0].snapshot).snapshot is None, "another load is left alone"
+    load.abandon(snapshot=old[0].snapshot)
+    assert load.status().snapshot == new[0].snapshot, "another load is left alone"
     done = other.finish([other.chunk(wave) for wave in new])
     assert not isinstance(done, Stopped)
     assert_rebuilt_equals_source(other, done.snapshot.text)

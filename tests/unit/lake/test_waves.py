@@ -209,6 +209,17 @@ def test_an_abandoned_snapshot_takes_nothing_more_and_a_complete_one_is_left_alo
     assert completion(bronze.location, lsn(4), 1).snapshot == lsn(4)
 
 
+def test_of_an_abandoning_and_a_completion_at_once_the_first_is_what_both_find(tmp_path: Path) -> None:
+    """Rows of a snapshot that became complete meanwhile are never deleted as an abandoned one's."""
+    bronze = new_bronze(tmp_path)
+    opened(bronze, lsn(3))
+    commit(bronze.location, lsn(3), 0, staged(bronze, lsn(3), 0, [1]))
+    late = open_existing(bronze.location)
+    completion(bronze.location, lsn(3), 1)
+    assert abandon_unfinished(late, run_id="r") is None
+    assert late.state.abandoned is None
+
+
 def _bring(uri: str, waves: int, seed: int, together: Any, results: Any) -> None:
     """Stage and commit every wave, with random pauses, at the same time as another process does."""
     rng = random.Random(seed)
