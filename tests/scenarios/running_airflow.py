@@ -159,9 +159,9 @@ class RunningAirflow:
         self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", "--dag-id", dag_id]
         command += ["--from-date", start, "--to-date", end, "--reprocess-behavior", reprocess]
-        subprocess.run(
-            [*command, "--max-active-runs", "3"], env=self.environment, check=True, capture_output=True
-        )
+        command += ["--max-active-runs", "3"]
+        done = subprocess.run(command, env=self.environment, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
     def wait_for_backfills(self, dag_id: str, *, seconds: float = 180) -> None:
         """Wait until Airflow says that every backfill of a DAG is over; until then it takes no other."""
@@ -174,28 +174,33 @@ class RunningAirflow:
 
     def runs(self, dag_id: str) -> dict[str, str]:
         """Every run of a DAG, with its state."""
-        answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=100")
+        answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=100&order_by=-run_after")
         return {run["dag_run_id"]: run["state"] for run in answer["dag_runs"]}
 
     # -- processes ----------------------------------------------------------------------------------
 
+    def process_of(self, task_instance_id: str, *, supervisor: bool) -> int | None:
+        """The process that supervises a running task instance, or the one it forked for the task's code.
+
+        The supervisor named itself after the instance; None when there is no such process now.
+        """
+        supervisors = dict(_processes_naming(task_instance_id, supervisors=True))
+        if supervisor:
+            return next(iter(supervisors), None)
+        children = _processes_naming(task_instance_id, supervisors=False)
+        return next((pid for pid, parent in children if parent in supervisors), None)
+
     def supervisor_of(self, task_instance_id: str) -> int:
-        """The process that supervises a running task instance; it named itself after the instance."""
-
-        def found() -> int | None:
-            return next((pid for pid, _ in _processes_naming(task_instance_id, supervisors=True)), None)
-
-        return int(eventually(found, what=f"a supervisor of {task_instance_id}"))
+        """As soon as there is one."""
+        return self._awaited(task_instance_id, supervisor=True)
 
     def task_process_of(self, task_instance_id: str) -> int:
-        """The process that runs the task's own code: what its supervisor forked."""
-        supervisor = self.supervisor_of(task_instance_id)
+        """As soon as there is one."""
+        return self._awaited(task_instance_id, supervisor=False)
 
-        def found() -> int | None:
-            children = _processes_naming(task_instance_id, supervisors=False)
-            return next((pid for pid, parent in children if parent == supervisor), None)
-
-        return int(eventually(found, what=f"a process of {task_instance_id}"))
+    def _awaited(self, task_instance_id: str, *, supervisor: bool) -> int:
+        what = f"a process of {task_instance_id}"
+        return int(eventually(lambda: self.process_of(task_instance_id, supervisor=supervisor), what=what))
 
     def stop(self) -> None:
         for process in self.processes:

@@ -1,0 +1,142 @@
+"""Random processes of a load in chunks, its changes and silver die at random, while the table changes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.scenarios.conftest import Lake, Server
+from tests.scenarios.running_airflow import RunningAirflow, eventually
+from tests.support.delta_rows import delta_rows
+
+KILLS = int(os.environ.get("MSSQL_CDC_KILLS", "50"))
+ROWS = 1500
+LOAD, CHANGES, MERGE = DAGS = ("bootstrap_kills", "changes_kills", "merge_kills")
+ACTIVE = {"queued", "running"}
+
+
+@contextmanager
+def somebody_writing(server: Server, seed: int) -> Iterator[None]:
+    """Inserts, updates, deletes and changes of keys, one commit every few hundredths of a second."""
+    writer, rng, stop = Server(server.connection), random.Random(seed), threading.Event()
+
+    def write() -> None:
+        fresh = 10_000
+        while not stop.wait(rng.uniform(0.01, 0.1)):
+            key, fresh = rng.randrange(ROWS), fresh + 1
+            writer.execute(
+                rng.choice(
+                    (
+                        f"INSERT INTO dbo.kills VALUES ({fresh}, N'new')",
+                        f"UPDATE dbo.kills SET name = N'{fresh}' WHERE id BETWEEN {key} AND {key + 9}",
+                        f"DELETE FROM dbo.kills WHERE id = {key}",
+                        f"UPDATE dbo.kills SET id = {fresh} WHERE id = {key}",
+                    )
+                )
+            )
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def active(airflow: RunningAirflow, dag_id: str) -> list[str]:
+    return [run for run, state in airflow.runs(dag_id).items() if state in ACTIVE]
+
+
+def keep_running(airflow: RunningAirflow) -> None:
+    """Each DAG has a run: the load is taken anew, on purpose, whenever one is complete."""
+    for dag_id in DAGS:
+        if not active(airflow, dag_id):
+            done = "success" in airflow.runs(dag_id).values()
+            airflow.trigger(dag_id, {"resnapshot": done} if dag_id == LOAD else None)
+
+
+def kill_one(airflow: RunningAirflow, rng: random.Random) -> bool:
+    """Kill the process of a running task, or now and then its supervisor, and leave an orphan."""
+    running = [
+        task
+        for dag_id in DAGS
+        for run in active(airflow, dag_id)
+        for task in airflow.tasks(dag_id, run)
+        if task["state"] == "running"
+    ]
+    if not running:
+        return False
+    task_id = str(rng.choice(running)["id"])
+    pid = airflow.process_of(task_id, supervisor=rng.random() < 0.2)
+    if pid is None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+@pytest.mark.soak
+def test_after_kills_at_random_moments_silver_is_the_source(
+    airflow: RunningAirflow, server: Server, tables: Lake
+) -> None:
+    seed = random.randrange(1_000_000)
+    print("seed", seed)
+    rng, killed = random.Random(seed), 0
+    server.create("kills", ROWS)
+    with somebody_writing(server, seed):
+        deadline = time.monotonic() + 60 * KILLS
+        while killed < KILLS:
+            assert time.monotonic() < deadline, f"{killed} kills in time"
+            keep_running(airflow)
+            killed += kill_one(airflow, rng)
+            time.sleep(rng.uniform(0, 2))
+    for dag_id in (LOAD, CHANGES, MERGE):
+        finish(airflow, dag_id)
+    server.execute("EXEC embedded.clock @shift_seconds = 60")
+    server.execute("EXEC embedded.idle")
+    for dag_id in (CHANGES, MERGE):
+        finish(airflow, dag_id)
+        run = airflow.trigger(dag_id)
+        assert airflow.wait_for_run(dag_id, run) == "success"
+    merged = airflow.returned(MERGE, run, "merge")
+    assert merged["consistent"], merged["reason"]
+    assert silver(tables) == server.rows("kills")
+    assert twice(tables) == []
+
+
+def finish(airflow: RunningAirflow, dag_id: str) -> None:
+    eventually(lambda: not active(airflow, dag_id), what=f"the runs of {dag_id} end", seconds=900, every=2)
+    if dag_id == LOAD and "success" not in airflow.runs(LOAD).values():
+        assert airflow.wait_for_run(LOAD, airflow.trigger(LOAD), seconds=900) == "success"
+
+
+def silver(tables: Lake) -> list[tuple[Any, ...]]:
+    found = delta_rows(tables.path / "silver" / "kills", columns="id, name")
+    return sorted((row["id"], row["name"]) for row in found)
+
+
+def twice(tables: Lake) -> list[tuple[Any, ...]]:
+    """What the facts tell more than once."""
+    rows = delta_rows(tables.path / "ops" / "facts_of_kills")
+    told = Counter(
+        (row["event"], row["snapshot"], row["batch_id"], row["end_lsn"], wave_of(row)) for row in rows
+    )
+    assert rows
+    return [event for event, times in told.items() if times > 1]
+
+
+def wave_of(row: dict[str, Any]) -> Any:
+    return json.loads(row["detail"] or "{}").get("wave")
