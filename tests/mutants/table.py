@@ -48,6 +48,11 @@ CLOSED = "tests/properties/test_closed_ranges.py"
 
 MERGE, POSITION, COSTS = (f"tests/unit/lake/silver/test_{name}.py" for name in ("merge", "position", "costs"))
 
+EARLY = "tests/unit/jobs/test_early_ends.py"
+DAG_ERRORS = "tests/dags/test_errors.py"
+SECRETS = "tests/dags/test_secrets.py"
+S3 = "tests/dags/test_s3.py"
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "P1 the session that reads has passed the stamp",
@@ -161,6 +166,59 @@ MUTANTS: tuple[Mutant, ...] = (
         """collate = f" COLLATE {sql_type.collation}" if sql_type.collation else \"\"""",
         """collate = \"\"""",
         SEEKS,
+    ),
+    Mutant(
+        "P4 a text that would come back as another one is no bound",
+        f"{PACKAGE}/tsql/bounds.py",
+        """or not collation.startswith(_MULTI_BYTE):""",
+        """or True:""",
+        "tests/unit/tsql/test_bounds.py::"
+        "test_a_text_of_a_multi_byte_code_page_is_marked_when_it_would_not_come_back",
+    ),
+    Mutant(
+        "P4 a range is counted again",
+        f"{PACKAGE}/jobs/recount.py",
+        """    if counted == rows:""",
+        """    if True:""",
+        "tests/unit/jobs/test_recounted.py::test_a_row_that_was_not_read_fails_the_range",
+    ),
+    Mutant(
+        "P4 a value that repeats is never split between ranges",
+        f"{PACKAGE}/planning/seeks.py",
+        """if row is not None and int(row["is_lower"]) == 1:""",
+        """if False:""",
+        "tests/properties/test_key_positions.py::test_null_and_repeats_of_a_type_stay_together",
+    ),
+    Mutant(
+        "values: a cast never cuts",
+        f"{PACKAGE}/tsql/projections.py",
+        """    if limit is None:""",
+        """    if True:""",
+        "tests/unit/jobs/test_veiled_columns.py::"
+        "test_a_value_that_a_cast_would_cut_or_cannot_convert_names_column_table_and_range",
+    ),
+    Mutant(
+        "values: a masked column is refused unless it is allowed",
+        f"{PACKAGE}/planning/types.py",
+        """if column.masked and column.name not in allow:""",
+        """if False:""",
+        "tests/unit/jobs/test_veiled_columns.py::"
+        "test_a_masked_column_is_refused_until_it_is_allowed_or_unmasked",
+    ),
+    Mutant(
+        "values: a table under row-level security is refused unless it is allowed",
+        f"{PACKAGE}/planning/preflight.py",
+        """if facts.row_level_security and ROW_LEVEL_SECURITY not in allow:""",
+        """if False:""",
+        "tests/unit/jobs/test_veiled_columns.py::"
+        "test_a_table_under_row_level_security_is_refused_unless_it_is_allowed",
+    ),
+    Mutant(
+        "names: two columns that Delta cannot tell apart are refused",
+        f"{PACKAGE}/planning/lake_names.py",
+        """if len(group) > 1]""",
+        """if len(group) > 2]""",
+        "tests/unit/jobs/test_names_end_to_end.py::test_names_that_differ_by_case_only",
     ),
     Mutant(
         "state: the commit is made with the handle that was decided on",
@@ -652,5 +710,77 @@ MUTANTS: tuple[Mutant, ...] = (
         """        if keys.may_be_within(file.bounds):""",
         """        if True:""",
         f"{COSTS}::test_files_that_cannot_hold_a_changed_key_are_not_even_opened",
+    ),
+    Mutant(
+        "it survives: rows that end early are not taken for the end of a range",
+        f"{PACKAGE}/source/reader.py",
+        """    if sent == rows:""",
+        """    if True:""",
+        f"{EARLY}::test_a_range_whose_rows_end_early_is_read_again_as_a_whole",
+    ),
+    Mutant(
+        "it survives: the session answers once more after the last row",
+        f"{PACKAGE}/jobs/read_range.py",
+        """        after = horizon(session, source.description.instance)""",
+        """        after = None""",
+        f"{EARLY}::test_a_connection_that_goes_between_the_last_row_and_the_horizon_is_noticed_by_the_horizon",
+    ),
+    Mutant(
+        "it survives: what no retry mends is not retried",
+        f"{PACKAGE}/operators/_base.py",
+        """            if exc.retryable:""",
+        """            if True:""",
+        f"{DAG_ERRORS}::test_airflow_tries_again_what_is_retryable_and_nothing_else",
+    ),
+    Mutant(
+        "it survives: a task that was told to stop opens no session",
+        f"{PACKAGE}/operators/_base.py",
+        """        if self._stopped:""",
+        """        if False:""",
+        f"{DAG_ERRORS}::test_a_task_that_was_told_to_stop_opens_no_session_any_more",
+    ),
+    Mutant(
+        "it survives: a statement of a task that ran too long is ended on the server",
+        f"{PACKAGE}/source/guarded.py",
+        """        if thread is not None and thread.busy:
+            self.cancel()""",
+        """        if False:
+            self.cancel()""",
+        f"{DAG_ERRORS}::test_a_task_that_runs_too_long_ends_its_query_on_the_server_and_its_files_go_with_the_next_commit",
+    ),
+    Mutant(
+        "it survives: a commit that lost is decided anew",
+        f"{PACKAGE}/lake/retries.py",
+        """            if number == tries:""",
+        """            if True:""",
+        f"{S3}::test_a_commit_that_loses_twenty_times_or_whose_answer_is_lost_lands_once",
+    ),
+    Mutant(
+        "it survives: unsafe rename is refused",
+        f"{PACKAGE}/lake/location.py",
+        """if key.lower().endswith(_UNSAFE_RENAME) and""",
+        """if False and""",
+        f"{S3}::test_unsafe_rename_is_refused_before_anything_is_read_or_written",
+    ),
+    Mutant(
+        "security: what the server quotes is blotted out",
+        f"{PACKAGE}/source/errors.py",
+        """    if not rule.names_only:""",
+        """    if False:""",
+        f"{SECRETS}::test_what_the_server_quotes_in_an_error_is_not_in_the_task_s_log",
+    ),
+    Mutant(
+        "security: storage options are in no repr",
+        f"{PACKAGE}/table.py",
+        """    storage_options: Mapping[str, str] | None = field(default=None, repr=False)""",
+        """    storage_options: Mapping[str, str] | None = field(default=None)""",
+        f"{SECRETS}::test_neither_credentials_nor_values_are_in_what_airflow_and_the_facts_keep",
+    ),
+    Mutant(
+        "security: a template that was not rendered is in no link",
+        f"{PACKAGE}/operators/links.py",
+        """and not _is_unrendered(table)""",
+        """and True""",
+        "tests/unit/operators/test_links.py::test_a_template_that_was_not_rendered_is_never_part_of_it",
     ),
 )
