@@ -30,7 +30,7 @@ FLOOR_KEYS, AIM_KEYS = 3.0, 1.1
 MILLIONS = 4
 PIECES = 4
 REPEATS = 3
-CHUNKS, ROWS_PER_CHUNK = 1000, 10
+CHUNKS, ROWS_PER_CHUNK, CHUNKS_PER_WAVE = 1000, 10, 40
 
 Connect = Callable[[], SourceSession]
 
@@ -136,8 +136,8 @@ def _size() -> Iterator[Row]:
         def connect() -> SourceSession:
             return _session(server)
 
-        waves = _plan(table, connect, chunk_rows=ROWS_PER_CHUNK, per_wave=None)
-        _load(table, connect, chunk_rows=ROWS_PER_CHUNK, per_wave=None)
+        waves = _plan(table, connect, chunk_rows=ROWS_PER_CHUNK, per_wave=CHUNKS_PER_WAVE)
+        _load(table, connect, chunk_rows=ROWS_PER_CHUNK, per_wave=CHUNKS_PER_WAVE)
         plan, facts = (_kilobytes(path) for path in (TableLocation.plans_of(table).uri, table.facts))
     xcom = max(len(json.dumps(wave.to_xcom())) for wave in waves)
     yield Row("chunked", f"plan of {CHUNKS:,} chunks in {len(waves)} waves, with its log", plan, "kB")
