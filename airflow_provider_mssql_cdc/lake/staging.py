@@ -25,7 +25,7 @@ from airflow_provider_mssql_cdc.model.staged import StagedFile
 log = logging.getLogger(__name__)
 
 TARGET_BYTES = 256 << 20
-ROW_GROUP_BYTES = 16 << 20
+ROW_GROUP_BYTES = 12 << 20
 """Arrow bytes that are collected before they are written; two such groups are in memory at once."""
 
 _ATTEMPT = re.compile(r"[0-9A-Za-z]+(-[0-9A-Za-z]+)*\Z")

@@ -12,7 +12,8 @@ from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384
+"""A fetch costs the same per row from some thousand rows on; four times as many take 15 MiB more."""
 BATCH_BYTES = 16 * 1024 * 1024
 
 
