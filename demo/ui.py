@@ -67,6 +67,12 @@ def wait_until_healthy(airflow: subprocess.Popen[bytes], port: int) -> bool:
     return False
 
 
+def make_pool(variables: dict[str, str]) -> None:
+    """The pool that an example names; without it that DAG's tasks would wait for ever."""
+    command = [sys.executable, "-m", "airflow", "pools", "set", "erp", "4", "reads from the ERP database"]
+    subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def stop(airflow: subprocess.Popen[bytes]) -> None:
     """Its whole process group: ``airflow standalone`` leaves its children behind when it alone is ended."""
     for number, patience in ((signal.SIGTERM, STOP_WITHIN_SECONDS), (signal.SIGKILL, 0)):
@@ -85,9 +91,10 @@ def main(port: int) -> int:
     with EmbeddedSqlServer(database="travel") as server, (WORK / "airflow.log").open("wb") as log:
         print("Filling dbo.flights, dbo.airlines and dbo.airports ...", flush=True)
         fill(server)
+        variables = environment(server, port)
         airflow = subprocess.Popen(
             [sys.executable, "-m", "airflow", "standalone"],
-            env=environment(server, port),
+            env=variables,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -97,8 +104,11 @@ def main(port: int) -> int:
             if not wait_until_healthy(airflow, port):
                 print(f"Airflow did not start; see {WORK / 'airflow.log'}")
                 return 1
+            make_pool(variables)
             print(
-                f"http://127.0.0.1:{port}  (unpause bootstrap_tables and trigger it; Ctrl-C ends)", flush=True
+                f"http://127.0.0.1:{port}  (unpause bootstrap_tables and trigger it; Ctrl-C ends)\n"
+                f"The server is at {server.host}:{server.port}; as sa, EXEC embedded.fault makes it misbehave",
+                flush=True,
             )
             airflow.wait()
         except KeyboardInterrupt:

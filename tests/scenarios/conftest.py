@@ -21,7 +21,7 @@ from tests.support.server_process import server_process
 ROWS = 1000
 SURVIVORS = ("plain", "killed", "orphaned", "cleared", "dropped", "raced", "shrunk")
 FAULTY = ("contended", "restarted", "uncaptured", "replicated")
-PRESSED = ("grown", "marked", "midway")
+PRESSED = ("grown", "marked", "midway", "stopped")
 TABLES = (*SURVIVORS, *FAULTY, *PRESSED)
 """Each has its own DAG ``bootstrap_<table>``; those that have a file of their own are not listed."""
 DAGS = Path(__file__).with_name("dags")
@@ -149,6 +149,7 @@ def airflow(
         "AIRFLOW_CONN_ERP": server.connection,
         "AIRFLOW_CONN_ERP_LISTENER": json.dumps({**json.loads(server.connection), "port": listener.port}),
         "AIRFLOW_CONN_PAST": past.connection,
+        "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow_provider_mssql_cdc=DEBUG",
         "SCENARIO_LAKE": str(lake),
         "SCENARIO_TABLES": ",".join(TABLES),
     }
