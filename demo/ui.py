@@ -107,7 +107,7 @@ def main(port: int) -> int:
             make_pool(variables)
             print(
                 f"http://127.0.0.1:{port}  (unpause bootstrap_tables and trigger it; Ctrl-C ends)\n"
-                f"The server is at {server.host}:{server.port}; as sa, EXEC embedded.fault makes it misbehave",
+                f"The server: {server.host}:{server.port}; as sa, EXEC embedded.fault makes it misbehave",
                 flush=True,
             )
             airflow.wait()

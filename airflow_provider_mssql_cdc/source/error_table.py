@@ -161,7 +161,7 @@ RULES = (
     ),
     Rule(
         ConnectionBroken,
-        "The server ended the handshake, or its certificate was refused: pymssql does not tell the two apart. "
+        "The server ended the handshake, or its certificate was refused: pymssql does not tell these apart. "
         "If it keeps happening where encryption is required, see which certificate the server has, and name "
         'its authority in {"mssql_cdc": {"certificate_authorities": "/path/ca.pem"}}',
         _numbers(20002),
