@@ -133,6 +133,7 @@ def _fetched(cursor: _Cursor, schema: pa.Schema, batch_rows: int, table: str) ->
             return
         size.saw(batch)
         yield planned(batch)
+        del batch  # while the next one is fetched
 
 
 def _has_large_objects(cursor: _Cursor) -> bool:

@@ -8,7 +8,7 @@ from collections import deque
 
 import pyarrow as pa
 
-QUEUE_BYTES = 32 * 1024 * 1024
+QUEUE_BYTES = 8 * 1024 * 1024
 QUEUE_BATCHES = 3
 
 

@@ -25,6 +25,8 @@ ERRORS: tuple[type[Exception], ...] = (pymssql.Error, pymssql._mssql.MSSQLExcept
 
 CHUNK_ROWS = 10_000
 """Rows that are turned into Arrow at once; the cheapest number per cell of those that were tried."""
+CHUNK_BYTES = BATCH_BYTES // 2
+"""Texts and bytes of a chunk: they are there twice while it is turned into Arrow."""
 
 
 class PymssqlConnection:
@@ -86,25 +88,28 @@ class PymssqlConnection:
 
 def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:
     for rows in _chunks(cursor, schema, most=min(batch_rows, CHUNK_ROWS)):
-        arrays = [
-            _column(values, field, table)
-            for values, field in zip(zip(*rows, strict=True), schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield _batch(rows, schema, table)
+
+
+def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema, table: str) -> pa.RecordBatch:
+    """The rows as Arrow; the list is emptied, and each column let go as soon as it has been turned."""
+    columns = list(zip(*rows, strict=True))
+    rows.clear()
+    columns.reverse()
+    arrays = [_column(columns.pop(), field, table) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _chunks(cursor: Any, schema: pa.Schema, *, most: int) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows until there are ``most`` of them or their texts and bytes reach :data:`BATCH_BYTES`."""
+    """Rows until there are ``most`` of them or their texts and bytes reach :data:`CHUNK_BYTES`."""
     wide = [index for index, field in enumerate(schema) if field.type in (pa.string(), pa.binary())]
     rows: list[tuple[Any, ...]] = []
     size = 0
     for row in cursor:
         rows.append(row)
-        for index in wide:
-            value = row[index]
-            if value is not None:
-                size += len(value)
-        if len(rows) >= most or size >= BATCH_BYTES:
+        size += sum(row[index].__sizeof__() for index in wide)
+        if len(rows) >= most or size >= CHUNK_BYTES:
+            del row  # else its values live until the next one comes
             yield rows
             rows, size = [], 0
     if rows:

@@ -178,6 +178,17 @@ class Example:
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_a_random_table_arrives_as_it_is(server: EmbeddedSqlServer, case: Case) -> None:
+    _arrives(server, case)
+
+
+@pytest.mark.soak
+@settings(deadline=None, max_examples=600, suppress_health_check=list(HealthCheck))
+@given(case=cases())
+def test_many_random_tables_arrive_as_they_are(server: EmbeddedSqlServer, case: Case) -> None:
+    _arrives(server, case)
+
+
+def _arrives(server: EmbeddedSqlServer, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         example = Example(server, case, Path(folder))
         try:
