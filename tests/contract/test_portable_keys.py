@@ -108,6 +108,34 @@ CASES = {
         ("k", "x"),
         ("NULL, NULL", "NULL, 'a'", "1, NULL", "1, 'a'", "1, 'b'", "2, NULL", "2, NULL", "3, 'z'"),
     ),
+    "smallmoney": KeyCase(
+        "k smallmoney NOT NULL", ("k",), ("-214748.3648", "-0.0001", "0", "0.0001", "214748.3647")
+    ),
+    "real": KeyCase("k real NOT NULL", ("k",), ("-3.25E38", "-0.1", "0", "0.1", "1.5", "3.25E38")),
+    "time(3)": KeyCase("k time(3) NOT NULL", ("k",), _numbered("'23:59:58.{:03d}'")),
+    "datetimeoffset(3)": KeyCase(
+        "k datetimeoffset(3) NOT NULL", ("k",), _numbered("'2024-05-01T12:00:{:02d}.500+02:00'")
+    ),
+    "texts of a binary collation": KeyCase(
+        "k varchar(9) COLLATE Latin1_General_BIN2 NOT NULL",
+        ("k",),
+        ("'a'", "'B'", "'b'", "'A'", "'aa'", "''"),
+    ),
+    "spellings under one leading value": KeyCase(
+        "t varchar(9) COLLATE Latin1_General_CI_AS NOT NULL, k int NOT NULL",
+        ("t", "k"),
+        _numbered("CASE {0} % 3 WHEN 0 THEN 'ab' WHEN 1 THEN 'AB' ELSE 'aB ' END, {0}", 14),
+    ),
+    "a date between a text and a number": KeyCase(
+        "t nvarchar(9) NOT NULL, d date NOT NULL, k bigint NOT NULL",
+        ("t", "d", "k"),
+        _numbered("CASE {0} % 2 WHEN 0 THEN N'ä' ELSE N'z' END, '2024-02-29', {0}", 13),
+    ),
+    "sixteen columns": KeyCase(
+        ", ".join(f"k{number} smallint NOT NULL" for number in range(16)),
+        tuple(f"k{number}" for number in range(16)),
+        _numbered(", ".join(["1"] * 13 + ["{0} / 8", "{0} / 4", "{0}"]), 16),
+    ),
     "a value that repeats": KeyCase("k int NOT NULL", ("k",), ("1",) * 5 + ("2",) * 4 + ("3",)),
 }
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.errors import ValueDoesNotFit
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.planning.lake_names import lake_name
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
@@ -185,3 +187,49 @@ def test_long_values_are_not_cut(target: Target, session: SourceSession) -> None
             )
         for row in _read(session, table):
             assert len(row["t"]) == len(row["b"]) == row["n"]
+
+
+def _read_cast(session: SourceSession, table: Made, casts: dict[str, str]) -> list[dict[str, Any]]:
+    planned = plan_columns(table.columns, casts)
+    assert planned.problems == ()
+    schema = captured_schema([column.lake for column in planned.columns])
+    statement = select_range(table.table, planned.columns, split_by=(), key_range=KeyRange())
+    return [row for batch in session.read(statement, schema) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("declared", "target_type", "fits", "value", "too_long"),
+    [
+        ("nvarchar(40)", "varchar(5)", "N'日本x'", "日本x", "N'123456'"),
+        ("varchar(max)", "nvarchar(3)", "'abc'", "abc", "'abcd'"),
+        ("varbinary(40)", "varbinary(2)", "0xFF00", b"\xff\x00", "0xFF0001"),
+    ],
+)
+def test_a_cast_fails_where_it_would_cut(
+    target: Target,
+    session: SourceSession,
+    declared: str,
+    target_type: str,
+    fits: str,
+    value: Any,
+    too_long: str,
+) -> None:
+    definition = f"n int NOT NULL PRIMARY KEY, v {declared} NULL"
+    inserts = [f"INSERT INTO {{t}} VALUES (1, {fits})", "INSERT INTO {t} VALUES (2, NULL)"]
+    with made(target, session, definition, *inserts) as table:
+        rows = {row["n"]: row["v"] for row in _read_cast(session, table, {"v": target_type})}
+        assert rows == {1: value, 2: None}
+        target.run(f"INSERT INTO {qualified('dbo', table.table.name)} VALUES (3, {too_long})")
+        with pytest.raises(ValueDoesNotFit):
+            _read_cast(session, table, {"v": target_type})
+
+
+def test_a_name_whose_lake_name_is_longer_than_an_identifier_is_read(
+    target: Target, session: SourceSession
+) -> None:
+    name = "a b" * 40
+    with made(
+        target, session, f"n int NOT NULL PRIMARY KEY, [{name}] int NULL", "INSERT INTO {t} VALUES (1, 7)"
+    ) as table:
+        (row,) = _read(session, table)
+        assert row == {"n": 1, lake_name(name): 7}
