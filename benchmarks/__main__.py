@@ -49,8 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = options.parts.split(",")
     if unknown := set(parts) - {*ON_THE_SERVER, *ON_THE_LAKE}:
         sys.exit(f"no such part: {', '.join(sorted(unknown))}")
-    rows = list(_measured(parts, rows=options.rows, repeats=options.repeats))
-    print(report.table(rows))
+    rows: list[report.Row] = []
+    try:
+        for row in _measured(parts, rows=options.rows, repeats=options.repeats):
+            rows.append(row)  # noqa: PERF402 - what was measured before a failure is printed, too
+    finally:
+        print(report.table(rows))
     return 0
 
 

@@ -30,11 +30,13 @@ _TABLE = "keyed"
 class Planned:
     """A plan and what it took.
 
+    :param cpu_seconds: of this process, in which the embedded server runs as well.
     :param keys_read: rows or index entries; what the server counted, or what its answers say.
     """
 
     plan: RangePlan
     seconds: float
+    cpu_seconds: float
     statements: int
     keys_read: int
 
@@ -86,7 +88,7 @@ def _shape(
         planned = _planned(session, table, keys, embedded=embedded, rows=rows)
         counts = [count_rows(session, table.table, columns, part) for part in planned.plan.ranges]
     assert sum(counts) == rows, f"{name}: the ranges hold {sum(counts)} of {rows} rows"
-    told = f"{len(counts)} ranges, {planned.plan.method}, {planned.statements} statements"
+    told = f"{len(counts)} ranges, {planned.plan.method}, {planned.statements} statements, {planned.cpu_seconds:.2g} s CPU"
     yield Row("planning", f"{name}: seconds", planned.seconds, "s", note=told)
     yield Row("planning", f"{name}: keys read", planned.keys_read / rows, "per row")
     yield Row(
@@ -106,8 +108,8 @@ def _planned(
     ranges = max(2, min(RANGES, rows // ROWS_PER_RANGE))
     steps = plan_ranges(table.table, keys, rows_per_range=-(-rows // ranges), max_ranges=ranges)
     with contextlib.nullcontext() if embedded is None else embedded.count_reads() as reads:
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         plan = drive(steps, counted)
-        seconds = time.perf_counter() - started
+        taken = time.perf_counter() - started, time.process_time() - cpu
     visited = counted.keys_read if reads is None else reads.total(f"dbo.{_TABLE}")
-    return Planned(plan, seconds, counted.statements, visited)
+    return Planned(plan, *taken, counted.statements, visited)
