@@ -220,7 +220,9 @@ def test_another_key_than_silvers_is_refused(world: ChangesWorld, tmp_path: Path
     world.execute("CREATE TABLE dbo.pairs (a int NOT NULL PRIMARY KEY, b int NOT NULL UNIQUE)")
     world.execute("INSERT INTO dbo.pairs VALUES (1, 10), (2, 20)")
     world.server.enable_cdc("dbo.pairs")
-    world.table = MssqlCdcTable("erp", "dbo_pairs", str(tmp_path / "pairs"), str(tmp_path / "facts"))
+    world.table = MssqlCdcTable(
+        "erp", "dbo_pairs", str(tmp_path / "bronze" / "pairs"), str(tmp_path / "facts")
+    )
     world.bootstrap()
     lake = Lake(world)
     lake.merged()

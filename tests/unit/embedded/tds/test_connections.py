@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import mssql_python
 import pytest
 
 from airflow_provider_mssql_cdc.embedded.listener import Listener
@@ -29,6 +30,15 @@ def _answers(engine: ScriptedEngine) -> None:
     engine.select("SELECT 1", [("x", SqlType("int"))], [(1,)])
 
 
+@pytest.fixture
+def pooled() -> Iterator[None]:
+    """Pooling is a switch of the whole process, which other tests turn off."""
+    mssql_python.pooling(enabled=True)
+    yield
+    mssql_python.pooling(enabled=False)
+
+
+@pytest.mark.usefixtures("pooled")
 def test_a_pooled_connection_is_reset_before_its_next_life(engine: ScriptedEngine, clients: Clients) -> None:
     first = clients.mssql_python()
     assert fetch(first, "SELECT 1") == [(1,)]
