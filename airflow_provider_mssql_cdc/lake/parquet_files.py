@@ -35,9 +35,7 @@ class TableWriter:
     :param schema: of the rows as they are stored.
     """
 
-    def __init__(
-        self, storage: TableStorage, *, prefix: str, schema: pa.Schema, target_bytes: int
-    ) -> None:
+    def __init__(self, storage: TableStorage, *, prefix: str, schema: pa.Schema, target_bytes: int) -> None:
         self._storage = storage
         self._prefix = prefix
         self._target_bytes = target_bytes

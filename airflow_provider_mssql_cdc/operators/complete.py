@@ -65,13 +65,9 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
 
         if not any(isinstance(item, Mapping) and "wave" in item for item in items):
             ranges = [StagedRange.from_xcom(item) for item in items]
-            return complete_snapshot(
-                self.table, ranges, attempt=attempt_of(context), connect=self.connect
-            )
+            return complete_snapshot(self.table, ranges, attempt=attempt_of(context), connect=self.connect)
         waves = [WaveOutcome.from_xcom(item) for item in items]
-        completed = complete_waves(
-            self.table, waves, attempt=attempt_of(context), connect=self.connect
-        )
+        completed = complete_waves(self.table, waves, attempt=attempt_of(context), connect=self.connect)
         if isinstance(completed, Stopped):
             raise AirflowSkipException(completed.reason)
         return completed
