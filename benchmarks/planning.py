@@ -88,7 +88,10 @@ def _shape(
         planned = _planned(session, table, keys, embedded=embedded, rows=rows)
         counts = [count_rows(session, table.table, columns, part) for part in planned.plan.ranges]
     assert sum(counts) == rows, f"{name}: the ranges hold {sum(counts)} of {rows} rows"
-    told = f"{len(counts)} ranges, {planned.plan.method}, {planned.statements} statements, {planned.cpu_seconds:.2g} s CPU"
+    told = (
+        f"{len(counts)} ranges, {planned.plan.method}, {planned.statements} statements, "
+        f"{planned.cpu_seconds:.2g} s CPU"
+    )
     yield Row("planning", f"{name}: seconds", planned.seconds, "s", note=told)
     yield Row("planning", f"{name}: keys read", planned.keys_read / rows, "per row")
     yield Row(
