@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.errors import UnsupportedKey
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
 from airflow_provider_mssql_cdc.model.columns import SourceTable
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.key_choice import Columns, KeyChoice
 from airflow_provider_mssql_cdc.planning.ranges import RangePlan
 from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.source.watermarks import now
 from airflow_provider_mssql_cdc.tsql.keys import count_keys
 from airflow_provider_mssql_cdc.tsql.snapshot import count_range
-
-
-def snapshot_and_ranges(
-    session: SourceSession,
-    instance: CaptureInstance,
-    table: SourceTable,
-    *,
-    keys: KeyChoice,
-    rows_per_range: int,
-    max_ranges: int,
-) -> tuple[Lsn, RangePlan]:
-    """S first, the key's ends after it: keys outside the ends were then inserted after S.
-
-    The order is the guarantee; whoever needs to wait for an S above another one calls
-    :func:`~.watermarks.now` and :func:`cut_ranges` in that order.
-    """
-    snapshot = now(session, instance)
-    ranges = cut_ranges(session, table, keys, rows_per_range=rows_per_range, max_ranges=max_ranges)
-    return snapshot, ranges
 
 
 def cut_ranges(

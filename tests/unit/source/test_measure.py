@@ -1,4 +1,4 @@
-"""S is recorded before a key is measured, and ranges tile the table by either driver."""
+"""Ranges tile the table by either driver; a key that a user names is counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import UnsupportedKey
 from airflow_provider_mssql_cdc.planning.key_choice import choose_keys
 from airflow_provider_mssql_cdc.source.catalog import describe
-from airflow_provider_mssql_cdc.source.measure import count_rows, cut_ranges, snapshot_and_ranges
+from airflow_provider_mssql_cdc.source.measure import count_rows, cut_ranges
 from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -19,21 +19,6 @@ def tables(server: EmbeddedSqlServer) -> None:
         "INSERT INTO dbo.sparse VALUES (?, ?)", [(i * i * 1000, f"city {i % 7}") for i in range(1000)]
     )
     server.enable_cdc("dbo.sparse")
-
-
-def test_s_is_asked_for_before_the_ends_of_the_key(server: EmbeddedSqlServer, session: SourceSession) -> None:
-    found = describe(session, capture_instance="dbo_sparse")
-    server.faults.clear_log()
-    snapshot, plan = snapshot_and_ranges(
-        session, found.instance, found.table, keys=choose_keys(found), rows_per_range=100, max_ranges=10
-    )
-    sent = [statement.sql for statement in server.faults.log()]
-    first_of = {
-        word: next(i for i, sql in enumerate(sent) if word in sql) for word in ("max_lsn", "[sparse]")
-    }
-    assert first_of["max_lsn"] < first_of["[sparse]"]
-    assert len(plan.ranges) == 10
-    assert snapshot is not None
 
 
 def test_ranges_tile_the_table(session: SourceSession) -> None:
