@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from types import TracebackType
 from typing import Any
 
 import pytest
 
 USER, PASSWORD = "sa", "Pa:s@/?#%w0rd"
+_REFUSED = """
+import pymssql, sys
+port, user, password = sys.argv[1:]
+try:
+    pymssql.connect(server="127.0.0.1", port=port, user=user, password=password, database="db")
+except pymssql.Error as exc:
+    print(exc)
+"""
 
 
 class Clients:
@@ -22,6 +32,16 @@ class Clients:
         connection = driver.connect(**{**login, "database": "db", "autocommit": autocommit, **arguments})
         self._opened.callback(_close, connection)
         return connection
+
+    def pymssql_refusal(self, *, password: str = PASSWORD) -> str:
+        """What pymssql says of a refused login, in a process of its own: after a first refusal it tells
+        the number of that one for the rest of its process's life."""
+        pytest.importorskip("pymssql")
+        arguments = [str(self.port), USER, password]
+        done = subprocess.run(
+            [sys.executable, "-c", _REFUSED, *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout
 
     def mssql_python(
         self,

@@ -302,9 +302,8 @@ def test_an_error_while_logging_in_does_not_stop_the_listener(engine: ScriptedEn
             raise SqlError(4060, 'Cannot open database "db" requested by the login.', 11)
 
     with Listener(Broken()) as listener, Clients(listener.port) as clients:
-        for _ in range(3):
-            with pytest.raises(Exception, match="4060"):
-                clients.pymssql()
+        for _ in range(2):
+            assert "4060" in clients.pymssql_refusal()
         with pytest.raises(Exception, match="Cannot open database"):
             clients.mssql_python()
 
