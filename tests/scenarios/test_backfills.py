@@ -39,6 +39,7 @@ def at(server: Server, moment: datetime) -> None:
     server.execute("EXEC embedded.clock @set = %s", (f"{moment.isoformat()}+00:00",))
 
 
+@pytest.mark.soak
 def test_three_days_backfilled_again_by_command_and_one_cleared_are_as_if_read_in_order(
     airflow: RunningAirflow, history: Server, tables: Lake
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scenarios.conftest import ROWS, Lake, Server, rows_of
 from tests.scenarios.running_airflow import RunningAirflow, eventually
 
@@ -19,6 +21,7 @@ def failed_read(airflow: RunningAirflow, dag_id: str, run: str) -> int:
     return index
 
 
+@pytest.mark.soak
 def test_a_plan_that_is_cleared_after_the_table_grew_is_followed(
     airflow: RunningAirflow, server: Server, tables: Lake
 ) -> None:
@@ -36,6 +39,7 @@ def test_a_plan_that_is_cleared_after_the_table_grew_is_followed(
     assert len(airflow.returned("bootstrap_grown", run, "load.plan")) > 4
 
 
+@pytest.mark.soak
 def test_a_range_that_is_marked_a_success_by_hand_is_missed_until_it_is_read(
     airflow: RunningAirflow, server: Server, tables: Lake
 ) -> None:
@@ -59,6 +63,7 @@ def test_a_range_that_is_marked_a_success_by_hand_is_missed_until_it_is_read(
     assert tables.bootstraps("marked") == 1
 
 
+@pytest.mark.soak
 def test_a_range_that_is_cleared_while_others_are_read_lands_once(
     airflow: RunningAirflow, server: Server, tables: Lake
 ) -> None:
@@ -81,6 +86,7 @@ def test_a_range_that_is_cleared_while_others_are_read_lands_once(
     assert len(files) == 4, "what the cleared range had staged before is gone"
 
 
+@pytest.mark.soak
 def test_a_dag_file_that_is_edited_between_two_runs_loads_the_table_once(
     airflow: RunningAirflow, server: Server, tables: Lake, dags: Path
 ) -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.scenarios.conftest import Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
 
@@ -26,6 +28,7 @@ def told(home: Path) -> Iterator[tuple[Path, bytes]]:
             yield file, file.read_bytes()
 
 
+@pytest.mark.soak
 def test_a_task_that_is_marked_failed_ends_its_query_and_nothing_that_is_told_holds_a_secret(
     airflow: RunningAirflow, server: Server, tables: Lake
 ) -> None:
