@@ -10,20 +10,16 @@ from tests.scenarios.conftest import ROWS, Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
 
 
-def running_read(airflow: RunningAirflow, dag_id: str, run_id: str) -> dict[str, object]:
-    """The mapped task that runs while the others are done or wait."""
+def stalled_read(airflow: RunningAirflow, dag_id: str, run_id: str) -> dict[str, object]:
+    """The mapped task whose read has stopped: the one that still runs when all others are done."""
 
     def found() -> dict[str, object] | None:
-        return next(
-            (
-                task
-                for task in airflow.tasks(dag_id, run_id)
-                if task["task_id"] == "load.read" and task["state"] == "running"
-            ),
-            None,
-        )
+        reads = [task for task in airflow.tasks(dag_id, run_id) if task["task_id"] == "load.read"]
+        running = [task for task in reads if task["state"] == "running"]
+        done = [task for task in reads if task["state"] == "success"]
+        return running[0] if len(running) == 1 and len(done) == len(reads) - 1 > 0 else None
 
-    task = eventually(found, what="a range is being read")
+    task = eventually(found, what="one range is being read and the others are done")
     assert isinstance(task, dict)
     return task
 
@@ -50,7 +46,7 @@ def test_a_killed_task_is_tried_again_and_every_row_is_there_once(
     server.stall("killed")
     run = airflow.trigger("bootstrap_killed")
     eventually(server.stalled, what="a read has stopped in the middle")
-    task = running_read(airflow, "bootstrap_killed", run)
+    task = stalled_read(airflow, "bootstrap_killed", run)
     os.kill(airflow.task_process_of(str(task["id"])), signal.SIGKILL)
     server.release()
     assert airflow.wait_for_run("bootstrap_killed", run) == "success"
@@ -68,7 +64,7 @@ def test_an_orphan_that_goes_on_writing_beside_its_successor_doubles_nothing(
     server.stall("orphaned")
     run = airflow.trigger("bootstrap_orphaned")
     eventually(server.stalled, what="a read has stopped in the middle")
-    task = running_read(airflow, "bootstrap_orphaned", run)
+    task = stalled_read(airflow, "bootstrap_orphaned", run)
     orphan = airflow.task_process_of(str(task["id"]))
     os.kill(airflow.supervisor_of(str(task["id"])), signal.SIGKILL)
     index = int(str(task["map_index"]))
