@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -61,7 +61,8 @@ def _bounds(action: dict[str, Any], key: Sequence[str]) -> dict[str, tuple[Any, 
 def outdated_files(silver: Silver, overlay: Overlay) -> list[SilverFile]:
     """Files that hold a row which gives way to an image, in the order of their first key column.
 
-    By the log's statistics, then by those of the file's row groups, then by the key columns of what is left.
+    By the log's statistics, then by those of the file's row groups, then by the key columns of what is left,
+    up to the first such row.
     """
     storage, keys = TableStorage(silver.location), overlay.keys
     compared = pa.schema([silver.schema.field(name) for name in (*keys.names, "_start_lsn")])
@@ -69,7 +70,7 @@ def outdated_files(silver: Silver, overlay: Overlay) -> list[SilverFile]:
     for file in current_files(silver):
         if keys.may_be_within(file.bounds):
             batches = file_batches(storage, file.path, compared, wanted=keys.may_be_within)
-            if sum(overlay.is_outdated(batch) for batch in batches):
+            if any(overlay.is_outdated(batch) for batch in batches):
                 outdated.append(file)
     return _in_key_order(outdated, keys)
 
@@ -79,15 +80,6 @@ def _in_key_order(files: list[SilverFile], keys: KeySet) -> list[SilverFile]:
     known = [file for file in files if first in file.bounds]
     others = [file for file in files if first not in file.bounds]
     return [*sorted(known, key=lambda file: file.bounds[first][0]), *others]
-
-
-def replaced_rows(silver: Silver, files: Iterable[SilverFile], overlay: Overlay) -> Iterator[pa.RecordBatch]:
-    """The rows of these files as they are to be, then those of keys that silver did not have."""
-    storage, schema = TableStorage(silver.location), silver.schema
-    for file in files:
-        for batch in file_batches(storage, file.path, schema):
-            yield from overlay.apply(batch).to_batches()
-    yield from overlay.rest()
 
 
 def stage(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:

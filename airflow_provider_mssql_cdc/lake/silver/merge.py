@@ -22,10 +22,10 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     discard,
     outdated_files,
     remove_actions,
-    replaced_rows,
     stage,
 )
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
+from airflow_provider_mssql_cdc.lake.silver.rewrite import write_again
 from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -110,7 +110,7 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
         overlay = Overlay(named.keys, images, silver.schema)
         outdated = outdated_files(silver, overlay)
         prefix = f"{request.prefix}-v{silver.version}"
-        staged = stage(silver, prefix, replaced_rows(silver, outdated, overlay))
+        staged = write_again(silver, outdated, overlay, prefix=prefix)
         with _discarding_on_failure(silver, staged):
             return _commit(request, outdated, staged, overlay=overlay)
 

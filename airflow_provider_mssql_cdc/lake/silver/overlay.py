@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ class Overlay:
     """The latest images of some keys, on their way into silver.
 
     A row that is later than its key's image stays: on a chunked snapshot a row may be stamped above the last
-    change of its key. What was done is counted in rows: ``updated``, ``inserted``, ``deleted``.
+    change of its key. Several threads may lay it over rows at once. What was done is counted in rows:
+    ``updated``, ``inserted``, ``deleted``.
 
     :param images: one row for each key, in the order of the keys; columns of bronze.
     :param schema: of the rows that go into silver.
@@ -35,6 +37,7 @@ class Overlay:
         gone = several(GONE, pa.int32())
         self._present = pc.invert(pc.is_in(images.column("_operation"), value_set=gone)).combine_chunks()
         self._left = images.column(POSITION).combine_chunks()
+        self._lock = threading.Lock()
         self.updated = self.inserted = self.deleted = 0
 
     def is_outdated(self, rows: pa.RecordBatch) -> bool:
@@ -53,8 +56,9 @@ class Overlay:
             return kept
         placed = self._take_out(replaced)
         images = placed.filter(pc.take(self._present, placed))
-        self.updated += len(images)
-        self.deleted += len(placed) - len(images)
+        with self._lock:
+            self.updated += len(images)
+            self.deleted += len(placed) - len(images)
         return pa.concat_tables([kept, self._images.take(images)])
 
     def rest(self) -> Iterator[pa.RecordBatch]:
@@ -78,6 +82,7 @@ class Overlay:
         """Those of these positions whose image is still to be given out; it is not any more."""
         if not len(positions):
             return positions
-        among = pc.is_in(self._left, value_set=positions)
-        taken, self._left = self._left.filter(among), self._left.filter(pc.invert(among))
+        with self._lock:
+            among = pc.is_in(self._left, value_set=positions)
+            taken, self._left = self._left.filter(among), self._left.filter(pc.invert(among))
         return taken
