@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun
-from airflow_provider_mssql_cdc.lake.facts import has_facts, write_facts
+from airflow_provider_mssql_cdc.jobs.signed_facts import write_signed
+from airflow_provider_mssql_cdc.lake.facts import has_facts
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_changes import counts_of_batch, newest_change_commit
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identifier
@@ -19,22 +19,15 @@ if TYPE_CHECKING:
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:
     """Write a row, signed by who writes it and with what all of them share; False when it was there."""
-    attempt, identity = run.request.attempt, run.bronze.identity
-    elapsed = datetime.now(UTC) - run.started_at
-    signed = replace(
+    told = replace(
         row,
-        source=f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}",
+        source=run.bronze.identity.label,
         driver=run.session.driver,
         isolation=run.session.isolation or "read committed",
-        started_at=run.started_at,
-        duration_ms=round(elapsed.total_seconds() * 1000),
-        dag_id=attempt.dag_id,
-        run_id=attempt.run_id,
-        task_id=attempt.task_id,
-        map_index=attempt.map_index,
-        try_number=attempt.try_number,
     )
-    return write_facts(TableLocation.facts_of(run.table), signed, identifier=identifier)
+    return write_signed(
+        run.table, told, attempt=run.request.attempt, identifier=identifier, started_at=run.started_at
+    )
 
 
 def write_window_facts(

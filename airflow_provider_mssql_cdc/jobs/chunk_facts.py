@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import source_of
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import source_of, write_snapshot_facts
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.facts import absent_facts, write_facts
+from airflow_provider_mssql_cdc.lake.facts import absent_facts
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.waves import LandedWave, stamps_of
 from airflow_provider_mssql_cdc.model.attempt import Attempt
@@ -86,29 +85,6 @@ def wave_facts(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **known: An
     )
 
 
-def write_chunk_facts(
-    table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, started_at: datetime | None, wave: int | None
-) -> bool:
-    """Write a row, signed by who writes it, unless it is there; False when it was.
-
-    :param started_at: None where the work itself was another attempt's: how long it took is not known.
-    """
-    assert row.snapshot is not None
-    elapsed = None if started_at is None else datetime.now(UTC) - started_at
-    signed = replace(
-        row,
-        started_at=started_at,
-        duration_ms=None if elapsed is None else round(elapsed.total_seconds() * 1000),
-        dag_id=attempt.dag_id,
-        run_id=attempt.run_id,
-        task_id=attempt.task_id,
-        map_index=attempt.map_index,
-        try_number=attempt.try_number,
-    )
-    identifier = facts_identifier(row.target, row.event, row.snapshot, wave)
-    return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)
-
-
 def write_missing_chunk_facts(
     table: MssqlCdcTable,
     bronze: Bronze,
@@ -129,7 +105,7 @@ def write_missing_chunk_facts(
         wave = waves.get(identifier)
         row = rows[identifier]() if wave is None else wave_facts(bronze, plan, wave)
         number = None if wave is None else wave.wave
-        write_chunk_facts(table, row, attempt=attempt, started_at=None, wave=number)
+        write_snapshot_facts(table, row, attempt=attempt, started_at=None, wave=number)
     if absent:
         log.info("%s: %d facts row(s) of snapshot %s were missing", table.label, len(absent), snapshot)
     return len(absent)

@@ -51,6 +51,19 @@ class CompletedSnapshot:
     bronze: str
     first: bool
 
+    @classmethod
+    def of(cls, committed: SnapshotCommit, bronze: Bronze, *, first: bool) -> CompletedSnapshot:
+        """What a commit made complete, or what it found to be complete."""
+        return cls(
+            snapshot=committed.snapshot,
+            commit_ts=committed.commit_ts,
+            rows=committed.rows,
+            version=committed.version,
+            horizon=committed.horizon,
+            bronze=bronze.location.uri,
+            first=first,
+        )
+
     def to_xcom(self) -> dict[str, Any]:
         """JSON types; times are ISO 8601 in UTC."""
         return {
@@ -88,15 +101,7 @@ def complete_snapshot(
         )
     first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     remove_losers(bronze.location, run=attempt.run)
-    return CompletedSnapshot(
-        snapshot=committed.snapshot,
-        commit_ts=committed.commit_ts,
-        rows=committed.rows,
-        version=committed.version,
-        horizon=committed.horizon,
-        bronze=bronze.location.uri,
-        first=first,
-    )
+    return CompletedSnapshot.of(committed, bronze, first=first)
 
 
 def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:

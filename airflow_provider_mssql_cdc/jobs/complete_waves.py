@@ -71,15 +71,7 @@ def complete_waves(
     first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     on_step("reported")
     remove_waves_losers(bronze.location, snapshot=snapshot)
-    return CompletedSnapshot(
-        snapshot=committed.snapshot,
-        commit_ts=committed.commit_ts,
-        rows=committed.rows,
-        version=committed.version,
-        horizon=committed.horizon,
-        bronze=bronze.location.uri,
-        first=first,
-    )
+    return CompletedSnapshot.of(committed, bronze, first=first)
 
 
 def _snapshot_of(bronze: Bronze, outcomes: Sequence[WaveOutcome]) -> Lsn:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.lake.facts import has_facts, write_facts
+from airflow_provider_mssql_cdc.jobs.signed_facts import write_signed
+from airflow_provider_mssql_cdc.lake.facts import has_facts
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.log_checks import EVENT_KEY
 from airflow_provider_mssql_cdc.lake.silver.table import MERGE_EVENT, Silver
@@ -86,16 +87,7 @@ def _newest_merge(silver: Silver) -> dict[str, Any] | None:
 
 
 def _write(order: MergeOrder, silver: Silver, row: FactsRow, *, version: int) -> None:
-    attempt, identity = order.attempt, silver.identity
     assert row.snapshot is not None
-    signed = replace(
-        row,
-        source=f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}",
-        dag_id=attempt.dag_id,
-        run_id=attempt.run_id,
-        task_id=attempt.task_id,
-        map_index=attempt.map_index,
-        try_number=attempt.try_number,
-    )
     identifier = facts_identifier(row.target, row.event, row.snapshot, version)
-    write_facts(TableLocation.facts_of(order.table), signed, identifier=identifier)
+    told = replace(row, source=silver.identity.label)
+    write_signed(order.table, told, attempt=order.attempt, identifier=identifier, started_at=None)

@@ -13,12 +13,12 @@ from airflow_provider_mssql_cdc.jobs.bronze_for_snapshot import bronze_for_snaps
 from airflow_provider_mssql_cdc.jobs.chunk_facts import (
     chunk_plan_facts,
     opening_facts,
-    write_chunk_facts,
     write_missing_chunk_facts,
 )
 from airflow_provider_mssql_cdc.jobs.find_chunks import ChunkPlanner
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import record_snapshot
 from airflow_provider_mssql_cdc.jobs.retention import headroom_hours, refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
@@ -105,7 +105,7 @@ def plan_chunks(
             "driver": session.driver,
         }
         row = chunk_plan_facts(bronze, plan, **known)
-        write_chunk_facts(table, row, attempt=request.attempt, started_at=started_at, wave=None)
+        write_snapshot_facts(table, row, attempt=request.attempt, started_at=started_at)
     waves = _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
     if stop.after is not None and datetime.now(UTC) >= stop.after:
         return Stopped(f"{table.label}: max_seconds have passed; the next run goes on ({len(waves)} waves)")
@@ -158,7 +158,7 @@ def _open_or_go_on(
     if isinstance(opened, Opened):
         known = {"capture_instance": source.description.instance.name, "driver": session.driver}
         row = opening_facts(bronze, snapshot, end_commit_ts=commit_time(session, snapshot), **known)
-        write_chunk_facts(request.table, row, attempt=request.attempt, started_at=started_at, wave=None)
+        write_snapshot_facts(request.table, row, attempt=request.attempt, started_at=started_at)
     return opened
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError
 from airflow_provider_mssql_cdc.jobs.chunk_facts import (
     wave_facts,
-    write_chunk_facts,
     write_missing_chunk_facts,
 )
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
 from airflow_provider_mssql_cdc.jobs.retention import refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.jobs.stage_wave import StagedWave, stage_wave
@@ -78,7 +78,7 @@ def read_wave(
         known = _known(session, source, bronze, staged=staged) if added else {}
     row = wave_facts(bronze, plan, landed, **known)
     begun = started_at if added else None
-    write_chunk_facts(table, row, attempt=attempt, started_at=begun, wave=planned.wave)
+    write_snapshot_facts(table, row, attempt=attempt, started_at=begun, wave=planned.wave)
     on_step("reported")
     log.info(
         "%s: wave %d: %d rows, %.1f s; %s",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.jobs.signed_facts import write_signed
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
-from airflow_provider_mssql_cdc.lake.facts import write_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.planning.completeness import CompletePlan
@@ -100,29 +99,25 @@ def plan_facts(
 
 
 def write_snapshot_facts(
-    table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, started_at: datetime
+    table: MssqlCdcTable,
+    row: FactsRow,
+    *,
+    attempt: Attempt,
+    started_at: datetime | None,
+    wave: int | None = None,
 ) -> bool:
-    """Write the row, signed by who writes it, unless it is there; False when it was."""
+    """Write the row of a snapshot, or of one of its waves, unless it is there; False when it was.
+
+    :param started_at: None where the work itself was another attempt's: how long it took is not known.
+    """
     assert row.snapshot is not None
-    elapsed = datetime.now(UTC) - started_at
-    signed = replace(
-        row,
-        started_at=started_at,
-        duration_ms=round(elapsed.total_seconds() * 1000),
-        dag_id=attempt.dag_id,
-        run_id=attempt.run_id,
-        task_id=attempt.task_id,
-        map_index=attempt.map_index,
-        try_number=attempt.try_number,
-    )
-    identifier = facts_identifier(row.target, row.event, row.snapshot)
-    return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)
+    identifier = facts_identifier(row.target, row.event, row.snapshot, wave)
+    return write_signed(table, row, attempt=attempt, identifier=identifier, started_at=started_at)
 
 
 def source_of(bronze: Bronze) -> str:
     """The source table, for people: connection, database, schema and table."""
-    identity = bronze.identity
-    return f"{identity.conn_id}: {identity.database}.{identity.schema}.{identity.table}"
+    return bronze.identity.label
 
 
 def keys_of(source: LoadableTable) -> dict[str, Any]:

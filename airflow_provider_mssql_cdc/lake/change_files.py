@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -12,13 +11,11 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.constants import repeated
 from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
-from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -171,34 +168,6 @@ def stage_changes(
         target_bytes=target_bytes,
     )
     return write_batches(writer, batches)
-
-
-def change_actions(bronze: Bronze, files: Sequence[StagedFile]) -> list[AddAction]:
-    """One add action per file that this process has just staged, each looked at once more.
-
-    :raises IncompletePlan: a file is not there or not as it was written.
-    """
-    storage, statistics_columns = TableStorage(bronze.location), bronze.statistics_columns
-    staged_at = int(time.time() * 1000)
-    actions = []
-    for file in files:
-        footer = storage.footer(file.path) if storage.size(file.path) == file.size else None
-        if footer is None or footer.num_rows != file.rows:
-            raise IncompletePlan(
-                f"{bronze.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
-                "table's folder. Nothing was committed"
-            )
-        actions.append(
-            AddAction(
-                path=file.path,
-                size=file.size,
-                partition_values={},
-                modification_time=staged_at,
-                data_change=True,
-                stats=delta_statistics(footer, statistics_columns),
-            )
-        )
-    return actions
 
 
 def discard(bronze: Bronze, files: Sequence[StagedFile]) -> None:

@@ -7,19 +7,15 @@ file is dead, whoever staged it and whether or not that process still lives.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
 import secrets
 
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.constants import read_all
+from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.facts import Event
-
-log = logging.getLogger(__name__)
 
 _KINDS = ("changes", "repair")
 _NAME = re.compile(r"(?:changes|repair)-(\d{12})-")
@@ -37,22 +33,4 @@ def remove_dead_files(bronze: Bronze) -> int:
     newest, storage = read_changes_state(bronze.table).batch, TableStorage(bronze.location)
     staged = [name for kind in _KINDS for name in storage.names(f"{kind}-")]
     dead = [name for name in staged if (match := _NAME.match(name)) and int(match[1]) <= newest]
-    named = _named_by_the_log(bronze) if dead else set()
-    removed = 0
-    for name in dead:
-        if name not in named:
-            with contextlib.suppress(FileNotFoundError):
-                storage.remove(name)
-                removed += 1
-    if removed:
-        log.info(
-            "%s: removed %d staged file(s) of attempts that did not live to commit", bronze.location, removed
-        )
-    return removed
-
-
-def _named_by_the_log(bronze: Bronze) -> set[str]:
-    """Files of the current version, and those that were taken out and that vacuum has yet to remove."""
-    current = read_all(bronze.table.get_add_actions()).column("path").to_pylist()
-    taken_out = bronze.table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-    return {path.rpartition("/")[2] for path in [*current, *taken_out]}
+    return remove_unnamed(bronze.location, dead)

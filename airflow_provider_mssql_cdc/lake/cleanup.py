@@ -7,7 +7,8 @@ import logging
 import re
 from collections.abc import Sequence
 
-from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from deltalake import DeltaTable
+
 from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
@@ -45,7 +46,10 @@ def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
 
 
 def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
-    """Remove those of these files that the log does not name; how many there were."""
+    """Remove those of these files that the log does not name; how many there were.
+
+    The newest version decides: a commit that seemed to fail may have landed.
+    """
     named = _named_by_the_log(location) if names else set()
     storage, removed = TableStorage(location), 0
     for name in names:
@@ -59,8 +63,8 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
 
 
 def _named_by_the_log(location: TableLocation) -> set[str]:
-    """Files of the current version, and those that an OPTIMIZE took out and vacuum has yet to remove."""
-    table = open_existing(location).table
+    """Files of the current version, and those that were taken out and that vacuum has yet to remove."""
+    table = DeltaTable(location.uri, storage_options=location.options())
     current = read_all(table.get_add_actions()).column("path").to_pylist()
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}

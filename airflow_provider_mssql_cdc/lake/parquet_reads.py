@@ -51,7 +51,7 @@ def group_bounds(footer: pq.FileMetaData, names: list[str]) -> Iterator[dict[str
 
 
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns by name, never by place."""
+    """Columns by name, never by place; one that the file is older than is NULL."""
     arrays = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names

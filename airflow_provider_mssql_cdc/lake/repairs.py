@@ -20,14 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import RemoveAction
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.change_files import change_actions, discard, plain_schema
+from airflow_provider_mssql_cdc.lake.change_files import discard, plain_schema
 from airflow_provider_mssql_cdc.lake.changes import repair_transactions
 from airflow_provider_mssql_cdc.lake.constants import read_all
+from airflow_provider_mssql_cdc.lake.log_checks import refuse_deletion_vectors
 from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
+from airflow_provider_mssql_cdc.lake.parquet_reads import shaped
 from airflow_provider_mssql_cdc.lake.retries import until_committed
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
+from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window
@@ -77,15 +79,20 @@ def replace_changes(
     :param position: coverage's upper end when the window was read; it may have grown since.
     :raises PositionMoved: the position is below that now, or ``batch`` was taken meanwhile.
     """
-    _refuse_deletion_vectors(bronze)
+    refuse_deletion_vectors(bronze.table)
 
     def once() -> RepairCommit:
         taken = _take_out(bronze, window, prefix)
         if not taken.removes and not files:
             return RepairCommit(None, 0, 0)
         try:
+            adds = actions_just_staged(
+                bronze.location,
+                [*files, *taken.carried],
+                statistics_columns=bronze.statistics_columns,
+            )
             version = bronze.commit(
-                [*taken.removes, *change_actions(bronze, [*files, *taken.carried])],
+                [*taken.removes, *adds],
                 transactions=repair_transactions(bronze, batch=batch, position=position),
                 event="repair",
                 user_metadata=user_metadata,
@@ -151,7 +158,7 @@ def _others(
             for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
                 kept = batch.filter(pc.invert(_in_window(batch, window)))
                 if kept.num_rows:
-                    yield _shaped(kept, schema)
+                    yield shaped(kept, schema)
 
 
 def _in_window(batch: pa.RecordBatch, window: Window) -> pa.Array:
@@ -160,17 +167,6 @@ def _in_window(batch: pa.RecordBatch, window: Window) -> pa.Array:
     until = pc.less_equal(lsns, window.until.text)
     changes = pc.greater_equal(operations, _FIRST_CHANGE)
     return pc.fill_null(pc.and_(pc.and_(after, until), changes), False)
-
-
-def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns by name; one that the file is older than is NULL."""
-    arrays = [
-        batch.column(each.name).cast(each.type)
-        if each.name in batch.schema.names
-        else pa.nulls(batch.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _CarryWriter(RollingWriter):
@@ -184,12 +180,3 @@ class _CarryWriter(RollingWriter):
         """One row group."""
         rows = pa.Table.from_batches(batches)
         self.write_table(rows, rows.drop_columns(list(METADATA_NAMES)))
-
-
-def _refuse_deletion_vectors(bronze: Bronze) -> None:
-    if "deletionVectors" in (bronze.table.protocol().reader_features or ()):
-        raise ConfigurationError(
-            f"{bronze.location} has deletion vectors on, under which a file's rows are not all rows of the "
-            "table: a repair would bring deleted ones back. Take the feature off with ALTER TABLE … DROP "
-            "FEATURE deletionVectors"
-        )

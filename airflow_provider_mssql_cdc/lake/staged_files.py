@@ -1,4 +1,4 @@
-"""Staged files as ``complete`` finds them: looked at one by one before a commit names them.
+"""Staged files, looked at one by one before a commit names them.
 
 delta-rs checks nothing of what an add action claims: a file that is missing, cut or of another schema
 is committed without a word, and readers fail, or read something else, ever after.
@@ -19,6 +19,7 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, SchemaDrift
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.parquet_files import FILE_KEY
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
 from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
@@ -57,20 +58,51 @@ def add_actions(
         footer = _sound_footer(storage, file, snapshot=snapshot, expected=expected)
         if isinstance(footer, _Problem):
             return footer
-        return AddAction(
-            path=file.path,
-            size=file.size,
-            partition_values={},
-            modification_time=staged_at,
-            data_change=True,
-            stats=delta_statistics(footer, statistics_columns),
-        )
+        return _action(file, footer, staged_at=staged_at, statistics_columns=statistics_columns)
 
     _refuse_doubled(files)
     with ThreadPoolExecutor(_THREADS, "footers") as pool:
         checked = list(pool.map(check, files))
     _refuse([outcome for outcome in checked if isinstance(outcome, _Problem)], where=str(bronze.location))
     return [outcome for outcome in checked if isinstance(outcome, AddAction)]
+
+
+def actions_just_staged(
+    location: TableLocation, files: Sequence[StagedFile], *, statistics_columns: Sequence[str]
+) -> list[AddAction]:
+    """One add action per file that this very process has staged, each looked at once more.
+
+    :param statistics_columns: columns of the table that files carry minimum and maximum for.
+    :raises IncompletePlan: a file is not there or not as it was written.
+    """
+    storage, staged_at = TableStorage(location), int(time.time() * 1000)
+    actions = []
+    for file in files:
+        footer = storage.footer(file.path) if storage.size(file.path) == file.size else None
+        if footer is None or footer.num_rows != file.rows:
+            raise IncompletePlan(
+                f"{location}: {file.path} is not what was staged a moment ago; somebody cleans the "
+                "table's folder. Nothing was committed"
+            )
+        actions.append(_action(file, footer, staged_at=staged_at, statistics_columns=statistics_columns))
+    return actions
+
+
+def _action(
+    file: StagedFile, footer: pq.FileMetaData, *, staged_at: int, statistics_columns: Sequence[str]
+) -> AddAction:
+    """What the log says of a file; its statistics come from its footer.
+
+    :param staged_at: milliseconds since 1970.
+    """
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values={},
+        modification_time=staged_at,
+        data_change=True,
+        stats=delta_statistics(footer, statistics_columns),
+    )
 
 
 def _sound_footer(

@@ -56,3 +56,8 @@ class SourceIdentity:
     database: str
     schema: str
     table: str
+
+    @property
+    def label(self) -> str:
+        """For people: connection, database, schema and table."""
+        return f"{self.conn_id}: {self.database}.{self.schema}.{self.table}"

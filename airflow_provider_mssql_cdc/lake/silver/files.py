@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import RemoveAction
 
-from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.lake.constants import read_all
 from airflow_provider_mssql_cdc.lake.parquet_files import TableWriter
 from airflow_provider_mssql_cdc.lake.parquet_reads import file_batches
@@ -19,7 +18,6 @@ from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staging import write_batches
-from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 
@@ -88,26 +86,6 @@ def stage(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[
         TableStorage(silver.location), prefix=prefix, schema=silver.schema, target_bytes=TARGET_BYTES
     )
     return write_batches(writer, rows)
-
-
-def add_actions(silver: Silver, files: Sequence[StagedFile]) -> list[AddAction]:
-    """One add action per file that this process has just staged, each looked at once more.
-
-    :raises IncompletePlan: a file is not there or not as it was written.
-    """
-    storage, columns = TableStorage(silver.location), silver.statistics_columns
-    staged_at = int(time.time() * 1000)
-    actions = []
-    for file in files:
-        footer = storage.footer(file.path) if storage.size(file.path) == file.size else None
-        if footer is None or footer.num_rows != file.rows:
-            raise IncompletePlan(
-                f"{silver.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
-                "table's folder. Nothing was committed"
-            )
-        stats = delta_statistics(footer, columns)
-        actions.append(AddAction(file.path, file.size, {}, staged_at, True, stats))
-    return actions
 
 
 def remove_actions(files: Iterable[SilverFile]) -> list[RemoveAction]:

@@ -17,7 +17,6 @@ from airflow_provider_mssql_cdc.lake.retries import until_committed
 from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, latest_images, named_keys
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,
-    add_actions,
     current_files,
     discard,
     outdated_files,
@@ -28,6 +27,7 @@ from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
 from airflow_provider_mssql_cdc.lake.silver.rewrite import write_again
 from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
+from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.silver import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.model.staged import StagedFile
@@ -188,7 +188,8 @@ def _commit(
         ),
         rebuilt=rebuilt,
     )
-    actions: list[AddAction | RemoveAction] = [*remove_actions(removed), *add_actions(silver, staged)]
+    adds = actions_just_staged(silver.location, staged, statistics_columns=silver.statistics_columns)
+    actions: list[AddAction | RemoveAction] = [*remove_actions(removed), *adds]
     silver.commit(actions, merged.position, user_metadata=merged.user_metadata(request.run_id))
     return merged
 
