@@ -39,13 +39,15 @@ class Load:
         **arguments: Any,
     ) -> None:
         self.server, self.driver, self.login = server, driver, login
+        self.password: str | None = None  # None: the login's own
+        self.port: int | None = None  # None: the server's
         self.table = MssqlCdcTable(
             conn_id, instance, str(folder / "bronze"), str(folder / "facts"), **arguments
         )
         self.run_id = run_id
 
     def connect(self, listener: EmbeddedSqlServer | Replica | None = None) -> SourceSession:
-        port = (listener or self.server).port
+        port = self.port or (listener or self.server).port
         return SourceSession(
             ConnectionSettings(
                 self.table.mssql_conn_id,
@@ -53,7 +55,7 @@ class Load:
                 port=port,
                 database=self.server.database,
                 login=self.login,
-                password=self.server.password_of(self.login),
+                password=self.password or self.server.password_of(self.login),
                 encryption="off",
                 driver=self.driver,
             ),
@@ -64,7 +66,12 @@ class Load:
         return Attempt("load", self.run_id, task)
 
     def plan(
-        self, *, rows_per_range: int = 100, max_ranges: int = 100, resnapshot: bool = False
+        self,
+        *,
+        rows_per_range: int = 100,
+        max_ranges: int = 100,
+        resnapshot: bool = False,
+        wait_seconds: float = 0,
     ) -> list[PlannedRange]:
         request = PlanRequest(
             self.table,
@@ -72,7 +79,7 @@ class Load:
             max_ranges=max_ranges,
             rows_per_range=rows_per_range,
             resnapshot=resnapshot,
-            wait_seconds=0,
+            wait_seconds=wait_seconds,
         )
         return plan_snapshot(request, connect=self.connect)
 
@@ -93,10 +100,15 @@ class Load:
         )
 
     def complete(self, outcomes: list[StagedRange]) -> CompletedSnapshot:
-        return complete_snapshot(self.table, outcomes, attempt=self.attempt("complete"), connect=self.connect)
+        """All ranges, whose outcomes went through XCom as JSON."""
+        through_xcom = [StagedRange.from_xcom(json.loads(json.dumps(one.to_xcom()))) for one in outcomes]
+        return complete_snapshot(
+            self.table, through_xcom, attempt=self.attempt("complete"), connect=self.connect
+        )
 
-    def all(self, *, rows_per_range: int = 100) -> CompletedSnapshot:
-        return self.complete([self.read(planned) for planned in self.plan(rows_per_range=rows_per_range)])
+    def all(self, **asked: Any) -> CompletedSnapshot:
+        """Plan, as asked, then read and complete."""
+        return self.complete([self.read(planned) for planned in self.plan(**asked)])
 
     def changes(self) -> ChangesDone:
         """What CDC has recorded since."""

@@ -26,7 +26,7 @@ from airflow_provider_mssql_cdc.errors import (
     UnsupportedKey,
 )
 from tests.support.delta_rows import delta_rows
-from tests.unit.jobs.conftest import Load
+from tests.support.load import Load
 
 MakeLoad = Callable[..., Load]
 pytestmark = pytest.mark.usefixtures("orders")

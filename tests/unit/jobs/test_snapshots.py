@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from tests.support.delta_rows import delta_rows
-from tests.unit.jobs.conftest import Load
+from tests.support.load import Load
 
 MakeLoad = Callable[..., Load]
 BIGINT = 2**63

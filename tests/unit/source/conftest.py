@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +16,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.source.connect import settings_of
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from tests.support.server_process import server_process as process_of_server
 
 DRIVERS = ("mssql-python", "pymssql")
 Settings = Callable[..., ConnectionSettings]
@@ -48,19 +46,10 @@ class ServerProcess:
 @contextlib.contextmanager
 def server_process(folder: Path, script: str) -> Iterator[ServerProcess]:
     """Start one, run a T-SQL script in it, and end it."""
-    init, ready = folder / "init.sql", folder / "ready.json"
+    init = folder / "init.sql"
     init.write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "airflow_provider_mssql_cdc.embedded", "--init", str(init)]
-    process = subprocess.Popen([*command, "--ready-file", str(ready)])
-    try:
-        for _ in range(600):
-            if ready.exists() or process.poll() is not None:
-                break
-            time.sleep(0.1)
-        yield ServerProcess(json.loads(ready.read_text())["connection"])
-    finally:
-        process.terminate()
-        process.wait(20)
+    with process_of_server("--init", str(init)) as connection:
+        yield ServerProcess(connection)
 
 
 def settings_from(connection: str, driver: str, **ours: Any) -> ConnectionSettings:
