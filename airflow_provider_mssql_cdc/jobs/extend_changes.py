@@ -28,7 +28,6 @@ from airflow_provider_mssql_cdc.lake.change_files import discard
 from airflow_provider_mssql_cdc.lake.change_names import file_prefix, remove_dead_files
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
 from airflow_provider_mssql_cdc.lake.stored_changes import change_metadata
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
@@ -192,9 +191,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
         commit_window(
             run.bronze,
             rows.window,
-            actions_just_staged(
-                run.bronze.location, rows.files, statistics_columns=run.bronze.statistics_columns
-            ),
+            rows.files,
             batch=batch,
             stamp=rows.until or _stamp(run.session, rows.window.until),
             instance=mark_of(instance),

@@ -1,4 +1,4 @@
-"""Change rows as Parquet files: what the server sent, bronze's own columns, and add actions for them."""
+"""Change rows as Parquet files: what the server sent and bronze's own columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import UTC
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
@@ -178,11 +177,11 @@ def discard(bronze: Bronze, files: Sequence[StagedFile]) -> None:
     named = set(bronze.reload().table.file_uris()) if files else set()
     storage = TableStorage(bronze.location)
     for file in files:
-        if not any(uri.endswith(f"/{file.path}") for uri in named) and storage.size(file.path) is not None:
-            storage.remove(file.path)
+        if not any(uri.endswith(f"/{file.path}") for uri in named):
+            storage.discard(file.path)
 
 
-def holds_all(bronze: Bronze, files: Sequence[AddAction]) -> bool:
+def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:
     """Whether the table names every one of these files, and there is one at least."""
     named = {uri.rpartition("/")[2] for uri in bronze.table.file_uris()}
-    return bool(files) and {action.path for action in files} <= named
+    return bool(files) and {file.path for file in files} <= named

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltalake import DeltaTable, Transaction
-from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.change_files import holds_all
 from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
 from airflow_provider_mssql_cdc.lake.transactions import (
     CHANGES,
     coverage_transactions,
@@ -22,6 +22,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
 )
 from airflow_provider_mssql_cdc.model.changes import ChangesState, CommitStamp, InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.planning.coverage import extended, started_at
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ def begin_coverage(bronze: Bronze, position: Lsn, *, stamp: CommitStamp | None, 
 def commit_window(
     bronze: Bronze,
     window: Window,
-    files: Sequence[AddAction],
+    files: Sequence[StagedFile],
     *,
     batch: int,
     stamp: CommitStamp | None,
@@ -88,6 +89,7 @@ def commit_window(
 
     :param batch: the number that the rows carry.
     :raises PositionMoved: the position is not the window's start any more, or the number is taken.
+    :raises IncompletePlan: a staged file is not there or not as it was written.
     """
 
     def once() -> int:
@@ -99,7 +101,8 @@ def commit_window(
             *_stamp_transactions(stamp),
             *instance_transactions(instance),
         ]
-        return bronze.commit(files, transactions=transactions, event="changes", user_metadata=user_metadata)
+        staged = actions_just_staged(bronze, files)
+        return bronze.commit(staged, transactions=transactions, event="changes", user_metadata=user_metadata)
 
     try:
         return until_committed(once, what=f"changes {window} into {bronze.location}", reload=bronze.reload)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from collections.abc import Sequence
@@ -51,12 +50,8 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
     The newest version decides: a commit that seemed to fail may have landed.
     """
     named = _named_by_the_log(location) if names else set()
-    storage, removed = TableStorage(location), 0
-    for name in names:
-        if name not in named:
-            with contextlib.suppress(FileNotFoundError):
-                storage.remove(name)
-                removed += 1
+    storage = TableStorage(location)
+    removed = sum(storage.discard(name) for name in names if name not in named)
     if removed:
         log.info("%s: removed %d staged file(s) that no commit names", location, removed)
     return removed

@@ -74,7 +74,7 @@ class TableWriter:
             self._open.discard()
         for name in self._created:
             with contextlib.suppress(OSError):
-                self._storage.remove(name)
+                self._storage.discard(name)
 
     def _next_file(self) -> _OpenFile:
         name = f"{self._prefix}-{len(self._created)}.parquet"

@@ -86,14 +86,11 @@ def replace_changes(
         if not taken.removes and not files:
             return RepairCommit(None, 0, 0)
         try:
-            adds = actions_just_staged(
-                bronze.location,
-                [*files, *taken.carried],
-                statistics_columns=bronze.statistics_columns,
-            )
+            transactions = repair_transactions(bronze, batch=batch, position=position)
+            adds = actions_just_staged(bronze, [*files, *taken.carried])
             version = bronze.commit(
                 [*taken.removes, *adds],
-                transactions=repair_transactions(bronze, batch=batch, position=position),
+                transactions=transactions,
                 event="repair",
                 user_metadata=user_metadata,
                 overtaken=False,

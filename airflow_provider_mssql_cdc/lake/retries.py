@@ -11,7 +11,7 @@ from typing import TypeVar
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
-from airflow_provider_mssql_cdc.errors import CommitConflict
+from airflow_provider_mssql_cdc.errors import CommitConflict, IncompletePlan
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,23 @@ def until_committed(
     inside each try; they keep the decision, and give up when many write at once or when the decision
     itself is overtaken. The pauses grow and are random, so that two do not collide again.
 
+    A commit of another that makes staged files needless may remove them before this one looks: when files
+    are missing it is decided once more on the newest version, and they are missed only if they are needed.
+
     :param reload: called before each further try, to decide on the newest version.
     :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
+    :raises IncompletePlan: staged files are missing, and nobody has made them needless.
     """
+    missed = False
     for number in range(1, tries + 1):
         try:
             return try_once()
+        except IncompletePlan as exc:
+            if missed or reload is None:
+                raise
+            log.debug("%s: %s; looking again", what, exc)
+            missed = True
+            reload()
         except CommitFailedError as exc:
             if number == tries:
                 raise CommitConflict(

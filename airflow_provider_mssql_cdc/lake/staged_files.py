@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,25 +68,42 @@ def add_actions(
     return [outcome for outcome in checked if isinstance(outcome, AddAction)]
 
 
-def actions_just_staged(
-    location: TableLocation, files: Sequence[StagedFile], *, statistics_columns: Sequence[str]
-) -> list[AddAction]:
+class HoldsFiles(Protocol):
+    """Bronze or silver, as far as a commit of files needs it."""
+
+    @property
+    def location(self) -> TableLocation: ...
+
+    @property
+    def statistics_columns(self) -> tuple[str, ...]:
+        """Columns that files carry minimum and maximum for."""
+        ...
+
+
+def actions_just_staged(table: HoldsFiles, files: Sequence[StagedFile]) -> list[AddAction]:
     """One add action per file that this very process has staged, each looked at once more.
 
-    :param statistics_columns: columns of the table that files carry minimum and maximum for.
     :raises IncompletePlan: a file is not there or not as it was written.
     """
-    storage, staged_at = TableStorage(location), int(time.time() * 1000)
+    storage, staged_at = TableStorage(table.location), int(time.time() * 1000)
     actions = []
     for file in files:
-        footer = storage.footer(file.path) if storage.size(file.path) == file.size else None
+        footer = _footer_if_whole(storage, file)
         if footer is None or footer.num_rows != file.rows:
             raise IncompletePlan(
-                f"{location}: {file.path} is not what was staged a moment ago; somebody cleans the "
+                f"{table.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
                 "table's folder. Nothing was committed"
             )
-        actions.append(_action(file, footer, staged_at=staged_at, statistics_columns=statistics_columns))
+        columns = table.statistics_columns
+        actions.append(_action(file, footer, staged_at=staged_at, statistics_columns=columns))
     return actions
+
+
+def _footer_if_whole(storage: TableStorage, file: StagedFile) -> pq.FileMetaData | None:
+    try:
+        return storage.footer(file.path) if storage.size(file.path) == file.size else None
+    except UNREADABLE:
+        return None
 
 
 def _action(

@@ -66,8 +66,15 @@ class TableStorage:
         names = [info.path.rpartition("/")[2] for info in selected if info.type == pafs.FileType.File]
         return sorted(name for name in names if name.startswith(prefix))
 
-    def remove(self, name: str) -> None:
-        self._files.delete_file(name)
+    def discard(self, name: str) -> bool:
+        """Remove a file; False when it was gone already, by somebody else's hand perhaps just now."""
+        if self.size(name) is None:
+            return False
+        try:
+            self._files.delete_file(name)
+        except FileNotFoundError:
+            return False
+        return True
 
 
 def _sync_folder(folder: Path) -> None:

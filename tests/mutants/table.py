@@ -586,6 +586,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PLANS}::test_whoever_was_overtaken_writes_nothing",
     ),
     Mutant(
+        "changes: files that another's tidying took are staged again, under the next number",
+        f"{PACKAGE}/lake/retries.py",
+        """            if missed or reload is None:""",
+        """            if True:""",
+        f"{CHANGES}::test_what_a_runs_next_try_tidies_up_is_read_again_by_whoever_staged_it",
+    ),
+    Mutant(
         "P5 silver drops the keys that have gone",
         f"{PACKAGE}/planning/image_choice.py",
         """GONE = (DELETE, BEFORE)""",

@@ -97,5 +97,4 @@ def discard(silver: Silver, files: Sequence[StagedFile]) -> None:
     """Remove files that this process staged and that lost."""
     storage = TableStorage(silver.location)
     for file in files:
-        if storage.size(file.path) is not None:
-            storage.remove(file.path)
+        storage.discard(file.path)

@@ -188,7 +188,7 @@ def _commit(
         ),
         rebuilt=rebuilt,
     )
-    adds = actions_just_staged(silver.location, staged, statistics_columns=silver.statistics_columns)
+    adds = actions_just_staged(silver, staged)
     actions: list[AddAction | RemoveAction] = [*remove_actions(removed), *adds]
     silver.commit(actions, merged.position, user_metadata=merged.user_metadata(request.run_id))
     return merged

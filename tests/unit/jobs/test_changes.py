@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -260,7 +260,7 @@ def test_capture_that_has_stopped_is_said(world: ChangesWorld) -> None:
     assert "stopped" in note
 
 
-NINE, TEN, ELEVEN = (datetime(2026, 5, 11, hour, tzinfo=UTC) for hour in (9, 10, 11))
+NINE, TEN, ELEVEN, NOON = (datetime(2026, 5, 11, hour, tzinfo=UTC) for hour in (9, 10, 11, 12))
 
 
 def test_a_run_waits_until_capture_has_passed_the_end_of_its_interval(world: ChangesWorld) -> None:
@@ -412,6 +412,43 @@ def test_files_of_an_attempt_that_was_killed_go_with_the_next_try(world: Changes
     world.changes(attempt=world.attempt("changes", try_number=2))
     assert [path.exists() for path in (*dead, *alive)] == [False, False, True, True]
     assert committed.exists(), "an older version still names it"
+
+
+def after_the_rows(world: ChangesWorld, call: Callable[[], object]) -> None:
+    """Between the staging of the next window and its commit."""
+    faults = world.server.faults
+    faults.run(r"FROM \[cdc\]", lambda: faults.run("fn_cdc_get_min_lsn", call), at_end=True)
+
+
+@pytest.mark.parametrize("kind", ["repair", "changes"])
+def test_what_a_runs_next_try_tidies_up_is_read_again_by_whoever_staged_it(
+    world: ChangesWorld, kind: str
+) -> None:
+    """Backfills in parallel: the second try of one run removes what the other one has just staged."""
+    world.bootstrap()
+    for _ in range(3):
+        world.insert(*range(100, 103))
+        world.execute("DELETE FROM dbo.orders WHERE id >= 100")
+        world.tick(3600)
+    world.changes()
+    world.insert(50)
+    world.tick(3600)
+    again = world.attempt("changes", try_number=2)
+    removed: list[int] = []
+
+    def other() -> None:
+        staged = set(Path(world.table.bronze).glob(f"{kind}-*.parquet"))
+        world.interval(ELEVEN, NOON, attempt=again)
+        removed.append(len(staged - set(Path(world.table.bronze).glob(f"{kind}-*.parquet"))))
+
+    after_the_rows(world, other)
+    done = world.interval(TEN, ELEVEN) if kind == "repair" else world.changes()
+    assert removed == [1]
+    assert isinstance(done, ChangesDone)
+    assert (done.event, done.counts.rows) == (kind, 6 if kind == "repair" else 1)
+    world.changes()
+    assert world.change_rows() == world.recorded_rows()
+    assert world.rebuilt() == world.source()
 
 
 COLUMNS = {
