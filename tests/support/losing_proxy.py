@@ -23,8 +23,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
-Mode = Literal["others", "own"]
-"""``others``: commits of somebody else come first; ``own``: the answer to the client's own commit is lost."""
+Mode = Literal["others", "own", "held"]
+"""``others``: commits of somebody else come first; ``own``: the answer to the client's own commit is lost;
+``held``: the client's own commit is neither passed on nor answered."""
 
 SOMEBODY_ELSES = {"commitInfo": {"timestamp": 1, "operation": "SET TBLPROPERTIES", "operationParameters": {}}}
 _COMMIT = re.compile(r"/_delta_log/(\d{20})\.json\Z")
@@ -42,6 +43,9 @@ class Losing(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         if self.command == "PUT" and self._loses():
+            if self.mode == "held":
+                self.rfile.read(1)  # until the client is gone
+                return
             first = json.dumps(SOMEBODY_ELSES).encode() if self.mode == "others" else body
             self._passed_on(first, {"Content-Length": str(len(first))})
         status, headers, answer = self._passed_on(body, dict(self.headers))
