@@ -12,7 +12,7 @@ ROUNDS ?= 200
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-oldest soak mutants scenarios bench ui clean
+	test-dags test-oldest soak mutants scenarios bench load ui clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,8 @@ test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN
 test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of them
 	$(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
 
-scenarios: $(VENV)/.made ## all of them
-	$(PYTEST) -q -o faulthandler_timeout=0 tests/scenarios $(ARGS)
+scenarios: $(VENV)/.made ## all of them; Airflow on PostgreSQL where it is installed
+	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -o faulthandler_timeout=0 tests/scenarios $(ARGS)
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
 	$(PYTEST) $(PLAIN) tests/dags $(ARGS)
@@ -70,6 +70,9 @@ mutants: $(VENV)/.made ## take each guard out, and see its test turn red
 
 bench: $(VENV)/.made ## rows/s, CPU and memory, side by side with the bare driver
 	$(RUN) -m benchmarks $(ARGS)
+
+load: $(VENV)/.made ## 50 tables in 1,000 mapped tasks under a running Airflow (ARGS='--tables 5 --ranges 8' is short)
+	$(RUN) -m benchmarks.load $(ARGS)
 
 ui: $(VENV)/.made ## the example DAGs in Airflow's own UI, on 127.0.0.1:8080 (ARGS='--port N')
 	$(RUN) -m demo.ui $(ARGS)

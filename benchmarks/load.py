@@ -1,65 +1,36 @@
 """``python -m benchmarks.load``: many tables at once by a running Airflow, four tasks at a time.
 
 Fifty tables in twenty ranges each are 1,000 mapped tasks, which takes an hour on two cores: Airflow needs
-a second or more for each task, whatever the task does. ``--tables 5 --ranges 8`` shows the same in minutes.
+seconds for each task, whatever the task does. ``--tables 5 --ranges 8`` shows the same in minutes. Airflow's
+own state is in SQLite, or in PostgreSQL with ``--airflow-db postgres``. Once a minute a line on standard
+error says how far it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from deltalake import DeltaTable
+from urllib.parse import quote
 
 from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
-from tests.scenarios.running_airflow import RunningAirflow, eventually, running_airflow
-from tests.support.delta_rows import delta_rows
+from benchmarks.load_report import Load, Outcome, report
+from benchmarks.watched import Watched
+from tests.scenarios.running_airflow import DATABASE, RunningAirflow, eventually, running_airflow
 
 DAGS = Path(__file__).with_name("dags")
 PER_DAG = 10
-SAMPLE_SECONDS = 3.0
-SECONDS_PER_TASK = 60
-MB = 1024
-
-
-@dataclass
-class Watched:
-    """What was seen of Airflow while it ran: the largest memory by kind of process, and its health."""
-
-    largest_mb: Counter[str] = field(default_factory=Counter)
-    looks: int = 0
-    unhealthy: int = 0
-
-    def look(self, airflow: RunningAirflow) -> None:
-        self.looks += 1
-        self.unhealthy += not airflow.healthy()
-        for kind, megabytes in memory_of(airflow):
-            self.largest_mb[kind] = max(self.largest_mb[kind], megabytes)
-
-
-def memory_of(airflow: RunningAirflow) -> Iterator[tuple[str, int]]:
-    """Resident megabytes of each process in the sessions of Airflow's components."""
-    names = {process.pid: str(process.args[1]) for process in airflow.processes}  # type: ignore[index]
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
-            status = (entry / "status").read_text()
-        except (OSError, IndexError):
-            continue
-        if session in names and "VmRSS:" in status:
-            megabytes = int(status.partition("VmRSS:")[2].split()[0]) // MB
-            own = int(entry.name) == session
-            yield (names[session] if own else f"a process of {names[session]}"), megabytes
+LOOK_EVERY_SECONDS = 3.0
+SAY_EVERY_SECONDS = 60.0
+PATIENCE_SECONDS_PER_TASK = 15
+FEWEST_SECONDS = 600
+ENDED = {"success", "failed"}
 
 
 def fill(server: EmbeddedSqlServer, tables: int, rows: int) -> None:
@@ -71,71 +42,61 @@ def fill(server: EmbeddedSqlServer, tables: int, rows: int) -> None:
         server.enable_cdc(f"dbo.t{number}")
 
 
-def load(airflow: RunningAirflow, options: argparse.Namespace) -> tuple[float, Watched, Counter[str]]:
-    """Trigger every DAG at once and wait; seconds, what was seen, and the states of all tasks."""
-    dags = [f"load_{first}" for first in range(0, options.tables, PER_DAG)]
+def run(airflow: RunningAirflow, load: Load) -> Outcome:
+    """Trigger every DAG at once and look until all runs have ended, or patience has."""
+    dags = [f"load_{first}" for first in range(0, load.tables, PER_DAG)]
     for dag_id in dags:
         eventually(lambda dag_id=dag_id: airflow.known(dag_id), what=f"{dag_id} is parsed")
-    watched, over = Watched(), threading.Event()
-
-    def watch() -> None:
-        while not over.wait(SAMPLE_SECONDS):
-            watched.look(airflow)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    started = time.monotonic()
-    patience = SECONDS_PER_TASK * options.tables * (options.ranges + 2)
-    try:
-        runs = {dag_id: airflow.trigger(dag_id) for dag_id in dags}
-        for dag_id, run in runs.items():
-            airflow.wait_for_run(dag_id, run, seconds=patience)
-    finally:
-        over.set()
-        watcher.join()
+    watched, started = Watched(), time.monotonic()
+    runs = {dag_id: airflow.trigger(dag_id) for dag_id in dags}
+    patience = FEWEST_SECONDS + PATIENCE_SECONDS_PER_TASK * load.tasks
+    told, states = started, dict.fromkeys(dags, "queued")
+    while set(states.values()) - ENDED and time.monotonic() < started + patience:
+        time.sleep(LOOK_EVERY_SECONDS)
+        watched.look(airflow)
+        states |= _states(airflow, runs)
+        if time.monotonic() > told + SAY_EVERY_SECONDS:
+            told = time.monotonic()
+            _say(f"{told - started:.0f} s: {_progress(airflow, load)}; {watched.summary()}")
     seconds = time.monotonic() - started
-    states = Counter(
-        task["state"] for dag_id, run in runs.items() for task in all_tasks(airflow, dag_id, run)
-    )
-    return seconds, watched, states
+    tasks = [task for dag_id, run in runs.items() for task in all_tasks(airflow, dag_id, run)]
+    database = airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].partition(":")[0]
+    return Outcome(database, seconds, watched, states, tasks)
+
+
+def _states(airflow: RunningAirflow, runs: dict[str, str]) -> dict[str, str]:
+    """Of the runs that the API could tell about; a call that fails costs a look, not the load."""
+    try:
+        return {dag_id: airflow.run_state(dag_id, run) for dag_id, run in runs.items()}
+    except (OSError, ValueError) as exc:
+        _say(f"the api-server did not answer: {exc}")
+        return {}
+
+
+def _progress(airflow: RunningAirflow, load: Load) -> str:
+    every = "/api/v2/dags/~/dagRuns/~/taskInstances?limit=1"
+
+    def count(wanted: str) -> int:
+        return int(airflow.call("GET", f"{every}&{wanted}")["total_entries"])
+
+    try:
+        tables = count("operator=MssqlCdcCompleteOperator&state=success")
+        done, failed = count("state=success"), count("state=failed&state=upstream_failed")
+    except (OSError, ValueError) as exc:
+        return f"the api-server did not answer: {exc}"
+    return f"{tables} of {load.tables} tables, {done} of {load.tasks} tasks done, {failed} failed"
 
 
 def all_tasks(airflow: RunningAirflow, dag_id: str, run: str) -> Iterator[dict[str, Any]]:
     """Page by page: one page holds a hundred."""
     offset = 0
     while True:
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run.replace('+', '%2B')}/taskInstances"
-        page = airflow.call("GET", f"{path}?limit=100&offset={offset}")["task_instances"]
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run)}/taskInstances"
+        page = airflow.call("GET", f"{path}?limit=100&offset={offset}&order_by=id")["task_instances"]
         yield from page
         offset += len(page)
         if len(page) < 100:
             return
-
-
-def report(lake: Path, options: argparse.Namespace, measured: tuple[float, Watched, Counter[str]]) -> bool:
-    """Print it; whether every table is there, whole and once."""
-    seconds, watched, states = measured
-    bronzes = [lake / "bronze" / f"t{number}" for number in range(options.tables)]
-    whole = sum(len(delta_rows(bronze, columns="id")) == options.rows for bronze in bronzes)
-    commits = Counter(DeltaTable(str(bronze)).version() for bronze in bronzes)
-    facts = DeltaTable(str(lake / "ops" / "facts"))
-    files = [Path(file) for file in facts.file_uris()]
-    lines = {
-        "tables, ranges of each, rows of each": f"{options.tables}, {options.ranges}, {options.rows}",
-        "seconds": f"{seconds:.0f}",
-        "task instances by state": dict(states),
-        "seconds of four slots per task": f"{4 * seconds / sum(states.values()):.1f}",
-        "tables that are whole": f"{whole} of {options.tables}",
-        "bronze's last version": dict(commits),
-        "facts": f"{len(delta_rows(facts.table_uri))} rows, version {facts.version()}, {len(files)} files, "
-        f"{sum(file.stat().st_size for file in files) / 1024:.0f} KB",
-        "looks at Airflow's health, unhealthy": f"{watched.looks}, {watched.unhealthy}",
-        "largest resident MB": dict(sorted(watched.largest_mb.items())),
-    }
-    print("| | |\n|---|---|")
-    for name, value in lines.items():
-        print(f"| {name} | {value} |")
-    return whole == options.tables and set(states) == {"success"}
 
 
 def main() -> int:
@@ -143,22 +104,31 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=50)
     parser.add_argument("--ranges", type=int, default=20)
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--airflow-db", choices=("sqlite", "postgres", "auto"))
     options = parser.parse_args()
+    given = Load(options.tables, options.ranges, options.rows)
+    if options.airflow_db:
+        os.environ[DATABASE] = options.airflow_db
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # Airflow is stopped then, too
     with tempfile.TemporaryDirectory() as folder, EmbeddedSqlServer(database="shop") as server:
-        fill(server, options.tables, options.rows)
-        lake = Path(folder, "lake")
+        fill(server, given.tables, given.rows)
+        lake, home = Path(folder, "lake"), Path(folder, "airflow")
+        home.mkdir()
         variables = {
             "AIRFLOW_CONN_ERP": server.airflow_connection(),
             "BENCH_LAKE": str(lake),
-            "BENCH_TABLES": str(options.tables),
-            "BENCH_RANGES": str(options.ranges),
-            "BENCH_ROWS": str(options.rows),
+            "BENCH_TABLES": str(given.tables),
+            "BENCH_RANGES": str(given.ranges),
+            "BENCH_ROWS": str(given.rows),
         }
-        home = Path(folder, "airflow")
-        home.mkdir()
+        _say("Airflow starts")
         with running_airflow(home, DAGS, variables) as airflow:
-            measured = load(airflow, options)
-        return 0 if report(lake, options, measured) else 1
+            outcome = run(airflow, given)
+        return 0 if report(lake, given, outcome) else 1
+
+
+def _say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

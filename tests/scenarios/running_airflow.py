@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,10 +21,14 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from tests.scenarios.postgres import free_port, postgres
+
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 READY_WITHIN_SECONDS = 180
 STOP_WITHIN_SECONDS = 10
 COMMAND_TRIES = 5
+DATABASE = "MSSQL_CDC_AIRFLOW_DB"
+"""Names what Airflow keeps its own state in: sqlite, postgres, or auto (postgres where it is installed)."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -221,17 +224,32 @@ class RunningAirflow:
 
 @contextmanager
 def running_airflow(home: Path, dags: Path, variables: Mapping[str, str]) -> Iterator[RunningAirflow]:
-    """Start all components over a fresh SQLite database; stops them, and what they started, at the end.
+    """Start all components over a fresh database; stops them, and what they started, at the end.
 
     :param variables: environment of every component, for instance ``AIRFLOW_CONN_ERP``.
     """
-    port = _free_port()
-    airflow = RunningAirflow(home, port, _environment(home, dags, port, variables))
+    with _database(home) as url:
+        port = free_port()
+        environment = {**_environment(home, dags, port, url), **variables}
+        yield from _running(RunningAirflow(home, port, environment))
+
+
+@contextmanager
+def _database(home: Path) -> Iterator[str]:
+    """The URL of the database that ``MSSQL_CDC_AIRFLOW_DB`` asks for."""
+    wanted = os.environ.get(DATABASE, "sqlite")
+    assert wanted in {"sqlite", "postgres", "auto"}, f"{DATABASE}={wanted}: sqlite, postgres or auto"
+    with postgres() if wanted != "sqlite" else contextlib.nullcontext() as url:
+        assert url or wanted != "postgres", f"{DATABASE}=postgres: PostgreSQL is not installed here"
+        yield url or f"sqlite:///{home}/airflow.db?timeout=60"
+
+
+def _running(airflow: RunningAirflow) -> Iterator[RunningAirflow]:
     executable = str(Path(sys.executable).with_name("airflow"))
     subprocess.run([executable, "db", "migrate"], env=airflow.environment, check=True, capture_output=True)
     try:
         for component in COMPONENTS:
-            log = (home / f"{component}.log").open("wb")
+            log = (airflow.home / f"{component}.log").open("wb")
             airflow.processes.append(
                 subprocess.Popen(
                     [executable, component],
@@ -248,7 +266,7 @@ def running_airflow(home: Path, dags: Path, variables: Mapping[str, str]) -> Ite
         airflow.stop()
 
 
-def _environment(home: Path, dags: Path, port: int, variables: Mapping[str, str]) -> dict[str, str]:
+def _environment(home: Path, dags: Path, port: int, database: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     return {
         **kept,
@@ -266,19 +284,13 @@ def _environment(home: Path, dags: Path, port: int, variables: Mapping[str, str]
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a test's secret, sixty-four bytes or more, that lives for minutes",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "ignore",
-        **variables,
     }
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
