@@ -26,6 +26,10 @@ PASSED, LATE, FAILED = "passed", "late", "failed"
 class MssqlCdcCaptureTrigger(BaseTrigger):
     """Look every ``poll_seconds`` until capture has passed the target or the deadline is over.
 
+    The first look comes after a pause too: whoever defers has just looked, and a task that goes on before
+    the scheduler has noted its deferral may be taken for one that ended without a word, and failed
+    (apache/airflow#67287, #72716).
+
     Its event is ``{"status": "passed" | "late" | "failed", "reason", "lsn", "deadline"}``. Errors that
     another attempt may mend are waited out; others end the wait at once.
 
@@ -67,6 +71,7 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
         connection = await get_async_connection(self.mssql_conn_id)
         deadline = datetime.fromisoformat(self.deadline)
         while True:
+            await asyncio.sleep(self._pause_before(deadline))
             status, reason, lsn = await self._attempt(connection)
             if status is None and datetime.now(UTC) >= deadline:
                 status = LATE
@@ -74,7 +79,11 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
                 event = {"status": status, "reason": reason, "lsn": lsn, "deadline": self.deadline}
                 yield TriggerEvent(event)  # type: ignore[no-untyped-call]
                 return
-            await asyncio.sleep(self.poll_seconds)
+
+    def _pause_before(self, deadline: datetime) -> float:
+        """Seconds until the next look, the last of which is at the deadline."""
+        rest = (deadline - datetime.now(UTC)).total_seconds()
+        return max(0.0, min(self.poll_seconds, rest))
 
     async def _attempt(self, connection: Connection) -> tuple[str | None, str, str | None]:
         try:

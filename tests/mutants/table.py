@@ -187,7 +187,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PACKAGE}/planning/seeks.py",
         """if row is not None and int(row["is_lower"]) == 1:""",
         """if False:""",
-        "tests/properties/test_key_positions.py::test_null_and_repeats_of_a_type_stay_together",
+        "tests/properties/test_key_ranges_seeks.py::test_planned_bounds_rise_and_their_ranges_tile_the_table",
     ),
     Mutant(
         "values: a cast never cuts",
@@ -748,11 +748,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "it survives: a statement of a task that ran too long is ended on the server",
-        f"{PACKAGE}/source/guarded.py",
-        """        if thread is not None and thread.busy:
-            self.cancel()""",
-        """        if False:
-            self.cancel()""",
+        f"{PACKAGE}/source/sockets.py",
+        """                self._socket.shutdown(socket.SHUT_RDWR)""",
+        """                pass""",
         f"{DAG_ERRORS}::test_a_task_that_runs_too_long_ends_its_query_on_the_server_and_its_files_go_with_the_next_commit",
     ),
     Mutant(
@@ -768,6 +766,20 @@ MUTANTS: tuple[Mutant, ...] = (
         """if key.lower().endswith(_UNSAFE_RENAME) and""",
         """if False and""",
         f"{S3}::test_unsafe_rename_is_refused_before_anything_is_read_or_written",
+    ),
+    Mutant(
+        "it survives: what a killed merge left goes with its next try",
+        f"{PACKAGE}/jobs/merge_silver.py",
+        """        remove_orphans(silver, run=order.attempt.run, up_to=commit.position.version)""",
+        """        pass""",
+        "tests/dags/test_s3_silver.py::test_what_a_killed_merge_left_is_removed_by_its_next_try",
+    ),
+    Mutant(
+        "it survives: a deferred task does not go on before the scheduler has noted its deferral",
+        f"{PACKAGE}/triggers/capture.py",
+        """            await asyncio.sleep(self._pause_before(deadline))""",
+        """            pass""",
+        f"{TRIGGER}::test_no_event_comes_before_a_pause_which_the_deadline_ends",
     ),
     Mutant(
         "security: what the server quotes is blotted out",

@@ -51,10 +51,21 @@ def test_it_comes_through_serialization_as_it_was_and_holds_no_credential(server
     assert server.password_of("sa") not in repr(arguments)
 
 
-def test_what_has_passed_is_an_event_at_once(server: EmbeddedSqlServer) -> None:
+def test_what_has_passed_is_an_event(server: EmbeddedSqlServer) -> None:
     event = asyncio.run(event_of(trigger()))
     assert event["status"] == "passed"
     assert event["lsn"].startswith("0x")
+
+
+@pytest.mark.parametrize(("poll_seconds", "seconds"), [(1.2, 30), (30, 1.2)])
+def test_no_event_comes_before_a_pause_which_the_deadline_ends(
+    server: EmbeddedSqlServer, poll_seconds: float, seconds: float
+) -> None:
+    """The scheduler has to note the deferral before the task goes on."""
+    started = time.monotonic()
+    event = asyncio.run(event_of(trigger(poll_seconds=poll_seconds, seconds=seconds)))
+    assert event["status"] == "passed"
+    assert 1 <= time.monotonic() - started < 20
 
 
 def test_what_does_not_come_in_time_is_late_and_says_how_far_capture_is(server: EmbeddedSqlServer) -> None:
