@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from tests.scenarios.conftest import Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
 from tests.support.delta_rows import delta_rows
+from tests.support.told_twice import told_twice
 
 KILLS = int(os.environ.get("MSSQL_CDC_KILLS", "50"))
 ROWS = 1500
@@ -114,7 +113,7 @@ def test_after_kills_at_random_moments_silver_is_the_source(
     merged = airflow.returned(MERGE, run, "merge")
     assert merged["consistent"], merged["reason"]
     assert silver(tables) == server.rows("kills")
-    assert twice(tables) == []
+    assert told_twice(tables.path / "ops" / "facts_of_kills") == []
 
 
 def finish(airflow: RunningAirflow, dag_id: str) -> None:
@@ -126,17 +125,3 @@ def finish(airflow: RunningAirflow, dag_id: str) -> None:
 def silver(tables: Lake) -> list[tuple[Any, ...]]:
     found = delta_rows(tables.path / "silver" / "kills", columns="id, name")
     return sorted((row["id"], row["name"]) for row in found)
-
-
-def twice(tables: Lake) -> list[tuple[Any, ...]]:
-    """What the facts tell more than once."""
-    rows = delta_rows(tables.path / "ops" / "facts_of_kills")
-    told = Counter(
-        (row["event"], row["snapshot"], row["batch_id"], row["end_lsn"], wave_of(row)) for row in rows
-    )
-    assert rows
-    return [event for event, times in told.items() if times > 1]
-
-
-def wave_of(row: dict[str, Any]) -> Any:
-    return json.loads(row["detail"] or "{}").get("wave")
