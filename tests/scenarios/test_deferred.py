@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -126,7 +127,7 @@ def test_a_sensor_fails_after_its_limit_and_says_that_capture_has_stopped(
     assert airflow.wait_for_run("captured_in_vain", run, seconds=60) == "failed"
     assert attempts(airflow, "captured_in_vain", run, "captured") == 1
     log = airflow.log("captured_in_vain", run, "captured", 1)
-    assert "after 10 s: capture last wrote 120 minutes ago" in log
+    assert re.search(r"after 10 s: capture last wrote 1\d\d minutes ago", log)
     assert "the capture job looks stopped (EXEC sys.sp_cdc_start_job)" in log
 
 
