@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.chunk_facts import write_missing_chunk_facts
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
+from airflow_provider_mssql_cdc.jobs.retention import refuse_lost_changes
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
     keys_of,
     snapshot_facts,
@@ -48,11 +49,12 @@ def complete_waves(
     connect: Callable[[], SourceSession],
     on_step: OnStep = unwatched,
 ) -> CompletedSnapshot | Stopped:
-    """Make the snapshot complete when bronze holds every wave of its plan.
+    """Make the snapshot complete when bronze holds every wave of its plan and changes lead on from it.
 
     :param outcomes: of this run's waves: which snapshot it is, and whether the run mapped all that was left.
     :raises IncompletePlan: waves are missing although this run was to bring them; they are named.
     :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    :raises RetentionGap: changes just above the position have been purged.
     """
     bronze, started_at = open_existing(TableLocation.bronze_of(table)), datetime.now(UTC)
     snapshot = _snapshot_of(bronze, outcomes)
@@ -119,10 +121,12 @@ def _commit(
 ) -> tuple[SnapshotCommit, FactsRow]:
     with connect() as session:
         source = loadable_table(session, table)
+        instance = source.description.instance
+        refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
         committed = commit_completion(
             bronze.location,
             identity=source.identity,
-            instance=source.description.instance.name,
+            instance=instance.name,
             snapshot=plan.snapshot,
             waves=plan.waves,
             commit_ts=plan.start.commit_ts,

@@ -50,7 +50,7 @@ def refuse_lost_changes(
     if state.coverage is not None and is_proven_gap(state.coverage, lowest):
         raise RetentionGap(
             f"{label}: changes above {state.coverage.changes}, where the changes in bronze end, have left "
-            f"CDC's retention (the lowest one kept is at {lowest}), so no wave can lead on any more. Nothing "
+            f"CDC's retention (the lowest one kept is at {lowest}), so nothing can lead on from it. Nothing "
             "was committed, and nothing that was loaded is lost. Run the changes operator next to the load, "
             "more often than retention; raise retention (sys.sp_cdc_change_job @job_type = 'cleanup', "
             "@retention = minutes). The way on from here is a new snapshot: resnapshot=True"

@@ -593,6 +593,14 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{CHANGES}::test_what_a_runs_next_try_tidies_up_is_read_again_by_whoever_staged_it",
     ),
     Mutant(
+        "chunked: a snapshot from which no change can lead is not complete",
+        f"{PACKAGE}/jobs/complete_waves.py",
+        """        refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
+""",
+        "",
+        f"{CHUNKED}::test_a_snapshot_from_which_no_change_can_lead_is_not_complete",
+    ),
+    Mutant(
         "P5 silver drops the keys that have gone",
         f"{PACKAGE}/planning/image_choice.py",
         """GONE = (DELETE, BEFORE)""",

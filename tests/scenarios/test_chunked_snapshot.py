@@ -394,6 +394,20 @@ def test_a_wave_is_not_committed_when_they_are_purged_while_it_is_read(load: Chu
     assert (load.bronze_version(), staged(load)) == (version, set())
 
 
+def test_a_snapshot_from_which_no_change_can_lead_is_not_complete(
+    load: ChunkedLoad, other: ChunkedLoad
+) -> None:
+    outcomes = [load.chunk(wave) for wave in load.planned()]
+    purge(load)
+    with pytest.raises(RetentionGap, match="resnapshot=True"):
+        load.finish(outcomes)
+    assert delta_rows(load.table.facts, "event = 'bootstrap'") == []
+    again = other.planned(resnapshot=True)
+    done = other.finish([other.chunk(wave) for wave in again])
+    assert not isinstance(done, Stopped)
+    assert_rebuilt_equals_source(other, done.snapshot.text)
+
+
 def test_after_a_gap_a_resnapshot_begins_coverage_anew_and_supersedes(
     load: ChunkedLoad, other: ChunkedLoad
 ) -> None:

@@ -21,5 +21,5 @@ def told_twice(facts: str | Path) -> list[tuple[Any, ...]]:
 def _effect(row: dict[str, Any]) -> tuple[Any, ...]:
     """The wave tells apart what has one snapshot, the version of bronze what merges came to."""
     detail = json.loads(row["detail"] or "{}")
-    which = ("event", "target", "snapshot", "batch_id", "end_lsn")
+    which = ("event", "target", "snapshot", "batch_id", "min_lsn", "end_lsn")
     return (*(row[name] for name in which), detail.get("wave"), detail.get("bronze_version"))
