@@ -45,6 +45,7 @@ class Load:
             conn_id, instance, str(folder / "bronze"), str(folder / "facts"), **arguments
         )
         self.run_id = run_id
+        self.try_number = 1
 
     def connect(self, listener: EmbeddedSqlServer | Replica | None = None) -> SourceSession:
         port = self.port or (listener or self.server).port
@@ -63,7 +64,7 @@ class Load:
         )
 
     def attempt(self, task: str) -> Attempt:
-        return Attempt("load", self.run_id, task)
+        return Attempt("load", self.run_id, task, try_number=self.try_number)
 
     def plan(
         self,
