@@ -524,8 +524,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "chunked: files that a commit names after all are kept",
         f"{PACKAGE}/lake/cleanup.py",
-        """        if name not in named:""",
-        """        if True:""",
+        """for name in names if name not in named)""",
+        """for name in names)""",
         f"{WAVES}::test_files_whose_commit_seemed_to_fail_and_did_not_are_kept",
     ),
     Mutant(
