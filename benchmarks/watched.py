@@ -79,7 +79,7 @@ class Watched:
 
 def processes_of(airflow: RunningAirflow) -> Iterator[tuple[str, int, int]]:
     """Kind, resident MB and proportional MB of each process that a component is or has started."""
-    names = {process.pid: str(process.args[1]) for process in airflow.processes}  # type: ignore[index]
+    names = airflow.components.pids
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

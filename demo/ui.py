@@ -27,13 +27,14 @@ STOP_WITHIN_SECONDS = 10
 
 
 def environment(server: EmbeddedSqlServer, port: int) -> dict[str, str]:
-    """Airflow on SQLite: more than a few tasks at once would find its database locked."""
+    """Airflow on SQLite, which takes one writer: few tasks at once, and patience with its lock."""
     return {
         **os.environ,
         "AIRFLOW_HOME": str(WORK / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags_examples"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{WORK}/airflow/airflow.db?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__API__HOST": "127.0.0.1",

@@ -98,8 +98,8 @@ class Bronze:
         if problems:
             raise SchemaDrift(
                 f"{self.location} and the source table do not have the same columns: {'; '.join(problems)}. "
-                "A new snapshot brings columns that the table has gained, mssql_cdc_bootstrap(resnapshot=True); for "
-                "the rest load into a new bronze path, or give the column a cast that keeps its type"
+                "A new snapshot brings columns that are new: mssql_cdc_bootstrap(resnapshot=True). "
+                "Else load into a new bronze path, or give the column a cast that keeps its type"
             )
         return tuple(name for name in stored if name not in planned.names)
 

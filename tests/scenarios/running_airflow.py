@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -21,14 +20,14 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+from tests.scenarios.components import Components
 from tests.scenarios.postgres import free_port, postgres
 
-COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 READY_WITHIN_SECONDS = 180
-STOP_WITHIN_SECONDS = 10
 COMMAND_TRIES = 5
 DATABASE = "MSSQL_CDC_AIRFLOW_DB"
 """Names what Airflow keeps its own state in: sqlite, postgres, or auto (postgres where it is installed)."""
+EXECUTABLE = Path(sys.executable).with_name("airflow")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -49,8 +48,11 @@ class RunningAirflow:
     home: Path
     port: int
     environment: dict[str, str]
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    components: Components = field(init=False)
     _token: str | None = None
+
+    def __post_init__(self) -> None:
+        self.components = Components(EXECUTABLE, self.home, self.environment)
 
     # -- REST ---------------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class RunningAirflow:
     def backfill_by_command(self, dag_id: str, start: str, end: str, *, reprocess: str = "none") -> None:
         """The same by the command line; again when SQLite, which takes few writers, had it fail."""
         self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
-        command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", "--dag-id", dag_id]
+        command = [str(EXECUTABLE), "backfill", "create", "--dag-id", dag_id]
         command += ["--from-date", start, "--to-date", end, "--reprocess-behavior", reprocess]
         command += ["--max-active-runs", "3"]
         for _ in range(COMMAND_TRIES):
@@ -211,16 +213,6 @@ class RunningAirflow:
         what = f"a process of {task_instance_id}"
         return int(eventually(lambda: self.process_of(task_instance_id, supervisor=supervisor), what=what))
 
-    def stop(self) -> None:
-        for process in self.processes:
-            _signal_group(process, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_WITHIN_SECONDS
-        for process in self.processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, deadline - time.monotonic()))
-            _signal_group(process, signal.SIGKILL)
-            process.wait()
-
 
 @contextmanager
 def running_airflow(home: Path, dags: Path, variables: Mapping[str, str]) -> Iterator[RunningAirflow]:
@@ -245,25 +237,16 @@ def _database(home: Path) -> Iterator[str]:
 
 
 def _running(airflow: RunningAirflow) -> Iterator[RunningAirflow]:
-    executable = str(Path(sys.executable).with_name("airflow"))
-    subprocess.run([executable, "db", "migrate"], env=airflow.environment, check=True, capture_output=True)
+    subprocess.run([EXECUTABLE, "db", "migrate"], env=airflow.environment, check=True, capture_output=True)
+    airflow.components.start()
     try:
-        for component in COMPONENTS:
-            log = (airflow.home / f"{component}.log").open("wb")
-            airflow.processes.append(
-                subprocess.Popen(
-                    [executable, component],
-                    env=airflow.environment,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            )
         eventually(airflow.healthy, what="Airflow is healthy", seconds=READY_WITHIN_SECONDS)
         airflow.log_in()
         yield airflow
     finally:
-        airflow.stop()
+        airflow.components.stop()
+        if airflow.components.restarts:
+            print("started again:", *airflow.components.restarts)
 
 
 def _environment(home: Path, dags: Path, port: int, database: str) -> dict[str, str]:
@@ -291,11 +274,6 @@ def _environment(home: Path, dags: Path, port: int, database: str) -> dict[str, 
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "ignore",
     }
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
 
 
 def _processes_naming(task_instance_id: str, *, supervisors: bool) -> Iterator[tuple[int, int]]:
