@@ -1,7 +1,7 @@
 """Random rounds of everything: past the horizon silver is the source, row by row.
 
 A random table with a history that nobody recorded; whole and chunked snapshots; changes by window and by
-interval, again and side by side; merges; gaps, lost instances, columns that are gained, and resnapshots. At
+interval, again and side by side; merges; gaps, lost instances, columns that come and go, and resnapshots. At
 any call of the package's own code the process may die, or a connection break. Either driver does any task.
 """
 
@@ -236,7 +236,9 @@ class Round:
 
     def step(self) -> None:
         steps = [self.write, self.changes, self.changes, self.merge, self.rearrange]
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.05:
+            steps = [self.source.lose_a_column]
+        elif self.rng.random() < 0.15:
             steps = [self.load] if self.lost or self.rng.random() < 0.5 else [self.lose_changes]
         self.rng.choice(steps)()
 

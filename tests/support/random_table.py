@@ -33,6 +33,7 @@ class RandomTable:
     key: tuple[tuple[str, str], ...] = field(init=False)
     data: list[tuple[str, str]] = field(init=False)
     keys: list[tuple[Any, ...]] = field(init=False)
+    gained: int = 0
 
     def __post_init__(self) -> None:
         names = self.rng.sample(NAMES, len(NAMES))
@@ -68,9 +69,16 @@ class RandomTable:
 
     def gain_a_column(self) -> None:
         """As ALTER TABLE does it: NULL in the rows that are there; no instance captures it yet."""
-        added = (f"gained {len(self.data)}", self._data_type())
+        self.gained += 1
+        added = (f"gained {self.gained}", self._data_type())
         self.server.execute(f"ALTER TABLE {self.table} ADD {shown(added[0])} {added[1]} NULL")
         self.data.append(added)
+
+    def lose_a_column(self) -> None:
+        """One of those that are no key, unless it is the last."""
+        if len(self.data) > 1:
+            name, _ = self.data.pop(self.rng.randrange(len(self.data)))
+            self.server.execute(f"ALTER TABLE {self.table} DROP COLUMN {shown(name)}")
 
     # -- changes
 
