@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.jobs.changes_run import (
     Waiting,
 )
 from airflow_provider_mssql_cdc.jobs.gaps import refuse_foreign_position, refuse_gap
-from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, read_window
+from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, merged, read_window
 from airflow_provider_mssql_cdc.jobs.repair_changes import repair_changes
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.change_files import discard
@@ -174,14 +174,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     """Read one window and commit it; None when it was quiet and the position stays."""
     before = run.state
     batch = before.batch + 1
-    rows = read_window(
-        run,
-        window,
-        instance,
-        batch=batch,
-        limit=run.request.max_commits or WINDOW_COMMITS,
-        prefix=file_prefix("changes", batch, window),
-    )
+    rows = _read_on(run, window, instance, batch=batch, stamp=before.stamp)
     if not rows.files and _stays(run, rows, before.stamp):
         return None
     metadata = change_metadata(
@@ -202,6 +195,22 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
         raise
     _record_switch(run, before.instance, instance, at=rows.window.after)
     write_window_facts(run, rows, event="changes")
+    return rows
+
+
+def _read_on(
+    run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int, stamp: CommitStamp | None
+) -> WindowRows:
+    """A window's rows, cut where enough commits were read: not where these moved nothing.
+
+    Commits of other tables count as well. A position that stays would find the same ones again, for ever.
+    """
+    limit = run.request.max_commits or WINDOW_COMMITS
+    prefix = file_prefix("changes", batch, window)
+    rows = read_window(run, window, instance, batch=batch, limit=limit, prefix=prefix)
+    while not rows.files and rows.window.until < window.until and _stays(run, rows, stamp):
+        rest = Window(rows.window.until, window.until)
+        rows = merged(rows, read_window(run, rest, instance, batch=batch, limit=limit, prefix=prefix))
     return rows
 
 

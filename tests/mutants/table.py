@@ -643,6 +643,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{MERGE}::test_a_key_that_is_null_in_a_change_row_is_refused",
     ),
     Mutant(
+        "P3 quiet commits that fill a window do not hold the position up",
+        f"{PACKAGE}/jobs/extend_changes.py",
+        """while not rows.files and rows.window.until < window.until""",
+        """while False and rows.window.until < window.until""",
+        f"{CHANGES}::test_a_change_behind_more_quiet_commits_than_a_window_holds_is_read",
+    ),
+    Mutant(
         "silver: the position moves by compare-and-set",
         f"{PACKAGE}/lake/silver/merge.py",
         """if silver.position != request.decided_on:""",

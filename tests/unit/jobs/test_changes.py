@@ -101,6 +101,26 @@ def test_a_long_catch_up_is_cut_into_windows_that_end_on_whole_commits(world: Ch
     assert world.rebuilt() == world.source()
 
 
+@pytest.mark.parametrize("max_commits", [1, 3])
+def test_a_change_behind_more_quiet_commits_than_a_window_holds_is_read(
+    world: ChangesWorld, max_commits: int
+) -> None:
+    world.bootstrap()
+    world.tick(600)
+    world.changes()
+    for _ in range(7):
+        world.tick(2)
+    world.insert(4)
+    done = world.changes(max_commits=max_commits)
+    assert (done.counts.rows, world.change_rows()) == (1, world.recorded_rows())
+    assert world.rebuilt() == world.source()
+    for _ in range(4):
+        world.tick(200)
+    before = commits(world)
+    assert world.changes(max_commits=max_commits).counts.rows == 0
+    assert before < commits(world) <= before + 2, "one every few minutes, not one for each that is quiet"
+
+
 def test_what_was_read_before_a_broken_connection_stays(world: ChangesWorld) -> None:
     world.bootstrap()
     for number in range(10, 16):
