@@ -181,6 +181,11 @@ class Lake:
         found = delta_rows(self.bronze(table), "_operation = 0", columns="id, name")
         return sorted((row["id"], row["name"]) for row in found)
 
+    def silver(self, table: str) -> list[tuple[Any, ...]]:
+        """Silver's rows, ordered by key."""
+        found = delta_rows(self.path / "silver" / table, columns="id, name")
+        return sorted((row["id"], row["name"]) for row in found)
+
     def changes(self, table: str) -> list[tuple[Any, ...]]:
         """All change rows but for the number of the commit that wrote them, in the order of the log."""
         columns = '"_start_lsn", "_command_id", "_seqval", "_operation", "_commit_ts", id, name'

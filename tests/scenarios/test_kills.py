@@ -10,13 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from tests.scenarios.conftest import Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
-from tests.support.delta_rows import delta_rows
 from tests.support.told_twice import told_twice
 
 KILLS = int(os.environ.get("MSSQL_CDC_KILLS", "50"))
@@ -112,7 +110,7 @@ def test_after_kills_at_random_moments_silver_is_the_source(
         assert airflow.wait_for_run(dag_id, run) == "success"
     merged = airflow.returned(MERGE, run, "merge")
     assert merged["consistent"], merged["reason"]
-    assert silver(tables) == server.rows("kills")
+    assert tables.silver("kills") == server.rows("kills")
     assert told_twice(tables.path / "ops" / "facts_of_kills") == []
 
 
@@ -120,8 +118,3 @@ def finish(airflow: RunningAirflow, dag_id: str) -> None:
     eventually(lambda: not active(airflow, dag_id), what=f"the runs of {dag_id} end", seconds=900, every=2)
     if dag_id == LOAD and "success" not in airflow.runs(LOAD).values():
         assert airflow.wait_for_run(LOAD, airflow.trigger(LOAD), seconds=900) == "success"
-
-
-def silver(tables: Lake) -> list[tuple[Any, ...]]:
-    found = delta_rows(tables.path / "silver" / "kills", columns="id, name")
-    return sorted((row["id"], row["name"]) for row in found)

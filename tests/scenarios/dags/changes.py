@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
-from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator
+from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator
 
 LAKE = os.environ["SCENARIO_LAKE"]
 DAYS = datetime(2026, 5, 11, tzinfo=UTC)
@@ -24,6 +24,15 @@ def table_in(bronze: str, *, instance: str, conn_id: str) -> MssqlCdcTable:
         capture_instance=instance,
         bronze=f"{LAKE}/bronze/{bronze}",
         facts=f"{LAKE}/ops/facts",
+    )
+
+
+def merge_of(bronze: str) -> MssqlCdcMergeOperator:
+    return MssqlCdcMergeOperator(
+        task_id="merge",
+        table=table_in(bronze, instance="dbo_events", conn_id="past"),
+        silver=f"{LAKE}/silver/{bronze}",
+        **QUICK,
     )
 
 
@@ -43,12 +52,14 @@ for name, cron in (("daily", "0 0 * * *"), ("hourly", "0 * * * *")):
         end_date=DAYS + timedelta(days=3),
         catchup=False,
     ):
-        MssqlCdcChangesOperator(
+        changes = MssqlCdcChangesOperator(
             task_id="changes",
             table=table_in(name, instance="dbo_events", conn_id="past"),
             until="data_interval_end",
             **QUICK,
         )
+        if name == "daily":
+            changes >> merge_of(name)
 
 for name in ("daily", "hourly", "in_order"):
     with DAG(dag_id=f"bootstrap_{name}", schedule=None):
@@ -56,6 +67,7 @@ for name in ("daily", "hourly", "in_order"):
         load = mssql_cdc_bootstrap(group_id="load", table=table, default_args=QUICK)
 
 with DAG(dag_id="changes_in_order", schedule=None):
-    MssqlCdcChangesOperator(
+    changes = MssqlCdcChangesOperator(
         task_id="changes", table=table_in("in_order", instance="dbo_events", conn_id="past"), **QUICK
     )
+    changes >> merge_of("in_order")
