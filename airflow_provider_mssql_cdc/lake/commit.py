@@ -11,7 +11,7 @@ from functools import cache
 from deltalake import Transaction
 from deltalake.transaction import AddAction
 
-from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.errors import StateDamaged, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.retries import until_committed
@@ -26,6 +26,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     lsn_transactions,
     read_horizon,
     run_app_id,
+    was_opened,
 )
 from airflow_provider_mssql_cdc.lake.waves import landed_waves, latest_horizon
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -121,7 +122,7 @@ def commit_snapshot(
     :param run_id: Airflow's own, for people.
     :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
-    :raises Superseded: a later snapshot has re-based coverage above S.
+    :raises Superseded: a later snapshot has re-based coverage above S, or a chunked one was opened at S.
     :raises CommitConflict: other commits were first too often.
     """
     bronze = open_existing(location)
@@ -141,12 +142,26 @@ def commit_snapshot(
         decision = decide_snapshot_commit(bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds)
         if isinstance(decision, KeepStored):
             return held_snapshot(bronze)
+        _refuse_shared_lsn(bronze, snapshot)
         bronze.check_columns(columns)
         return _added(bronze, offer, decision=decision, files=checked_files)
 
     outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
     return outcome
+
+
+def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
+    """On a quiet database two snapshots may record the same S; rows are told apart by nothing else.
+
+    :raises Superseded: a chunked snapshot was opened at S, so waves may have rows of the same keys.
+    """
+    if was_opened(bronze.table, snapshot) or bronze.state.open == snapshot:
+        raise Superseded(
+            f"a chunked snapshot was opened at {snapshot} while this one was read: rows of both would carry "
+            "the same LSN, and keys would be there twice. Nothing of this one is committed; start a new "
+            'run, which goes on with the chunked one (mode="chunked") or records a later LSN'
+        )
 
 
 def commit_completion(

@@ -17,6 +17,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     OPEN,
     coverage_transactions,
     lsn_transactions,
+    opened_app_id,
     run_app_id,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -90,7 +91,7 @@ def _transactions(
     bronze: Bronze, snapshot: Lsn, decision: AddSnapshot, *, run: str | None
 ) -> Sequence[Transaction]:
     """Where coverage stays as it is its base is put again: a commit that moves the base conflicts then."""
-    transactions = lsn_transactions(OPEN, snapshot)
+    transactions = [*lsn_transactions(OPEN, snapshot), Transaction(opened_app_id(snapshot), 1)]
     if run is not None:
         transactions += lsn_transactions(run_app_id(run), snapshot)
     coverage = coverage_after_opening(bronze.state, snapshot, decision=decision)

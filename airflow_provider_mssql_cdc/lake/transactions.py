@@ -43,6 +43,16 @@ def run_app_id(run: str) -> str:
     return f"mssql_cdc#run.{run}"
 
 
+def opened_app_id(snapshot: Lsn) -> str:
+    """Under which it stays on record that a chunked snapshot was opened at S, whatever became of it."""
+    return f"mssql_cdc#opened.{snapshot.text}"
+
+
+def was_opened(table: DeltaTable, snapshot: Lsn) -> bool:
+    """Whether rows in bronze may carry S as those of a chunked snapshot."""
+    return table.transaction_version(opened_app_id(snapshot)) is not None
+
+
 def wave_app_id(snapshot: Lsn, wave: int) -> str:
     """Under which a wave of chunked snapshot S is in bronze; the version is the number of its rows."""
     return f"mssql_cdc#snap.{snapshot.text}.{wave}"

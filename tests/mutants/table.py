@@ -643,6 +643,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{MERGE}::test_a_key_that_is_null_in_a_change_row_is_refused",
     ),
     Mutant(
+        "a whole snapshot is not put beside waves of the same LSN",
+        f"{PACKAGE}/lake/commit.py",
+        """if was_opened(bronze.table, snapshot) or bronze.state.open == snapshot:""",
+        """if bronze.state.open == snapshot:""",
+        f"{WAVES}::test_a_whole_snapshot_of_the_same_lsn_is_not_put_beside_its_waves",
+    ),
+    Mutant(
         "P3 quiet commits that fill a window do not hold the position up",
         f"{PACKAGE}/jobs/extend_changes.py",
         """while not rows.files and rows.window.until < window.until""",

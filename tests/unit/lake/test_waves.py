@@ -97,6 +97,24 @@ def test_an_open_starts_coverage_and_is_found_again(tmp_path: Path) -> None:
     assert opened(bronze, lsn(9)) == GoOn(lsn(3))
 
 
+@pytest.mark.parametrize("then", ["nothing", "abandoned", "another opened"])
+def test_a_whole_snapshot_of_the_same_lsn_is_not_put_beside_its_waves(tmp_path: Path, then: str) -> None:
+    """A database where nothing happens: a run of either mode records the LSN that the other one has."""
+    bronze = new_bronze(tmp_path)
+    whole = stage_range(bronze, lsn(3), ids=[1, 2, 3])
+    opened(bronze, lsn(3))
+    commit(bronze.location, lsn(3), 1, staged(bronze, lsn(3), 1, [2, 3]))
+    if then == "abandoned":
+        abandon_unfinished(bronze.reload(), run_id="manual__2")
+    elif then == "another opened":
+        opened(bronze.reload(), lsn(4), resnapshot=True, run="0badcafe")
+    version = bronze.reload().version
+    with pytest.raises(Superseded, match="start a new run"):
+        complete(bronze.location, lsn(3), files=whole)
+    assert bronze.reload().version == version
+    assert complete(bronze.location, lsn(5), files=stage_range(bronze, lsn(5), ids=[1, 2, 3])).added
+
+
 def test_of_two_opens_the_second_goes_on_with_the_first(tmp_path: Path) -> None:
     bronze = new_bronze(tmp_path)
     late = open_existing(bronze.location)
