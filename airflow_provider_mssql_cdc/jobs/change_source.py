@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,14 @@ class ChangeSource:
         """What an instance can give at this moment: its low watermark is asked for anew."""
         asked = instance or self.instance
         return Reach(asked, low(self.session, asked), captured(self.session))
+
+    def bridges(self) -> list[Reach]:
+        """What the table's other capture instances can give; those that are not ready give nothing."""
+        reaches = []
+        for sibling in self.siblings:
+            with contextlib.suppress(NotReadyYet):
+                reaches.append(self.reach(sibling))
+        return reaches
 
     def still_there(self, instance: CaptureInstance) -> Reach:
         """The reach of an instance after a read: the same change table, and its low watermark now.

@@ -146,10 +146,4 @@ class ChangesRun:
 
     def bridges(self) -> Sequence[Reach]:
         """What the table's other capture instances can give; asked when the configured one does not do."""
-        reaches = []
-        for sibling in self.source.siblings:
-            try:
-                reaches.append(self.source.reach(sibling))
-            except NotReadyYet:
-                continue
-        return reaches
+        return self.source.bridges()

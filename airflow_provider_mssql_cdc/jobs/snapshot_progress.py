@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource
 from airflow_provider_mssql_cdc.jobs.retention import headroom_hours
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
@@ -15,9 +16,11 @@ from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.stored_snapshot import stored_snapshot
 from airflow_provider_mssql_cdc.lake.waves import landed_waves
 from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.progress import Progress
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
 from airflow_provider_mssql_cdc.planning.pace import WaveEnd, pace_of
+from airflow_provider_mssql_cdc.source.capture import capture_trouble
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None = None) -> Progress:
     """Look at a table's load; changes nothing.
 
-    :param connect: to ask the server how much headroom the changes in bronze have.
+    :param connect: to ask the server how much headroom the changes in bronze have, whether they still lead
+        on, and whether capture works.
+    :raises ForeignTable: the server was asked, and bronze belongs to another source table.
     """
     bronze = open_bronze(TableLocation.bronze_of(table))
     if bronze is None:
@@ -41,9 +46,23 @@ def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None 
     if connect is None or coverage is None:
         return progress
     with connect() as session:
-        instance = loadable_table(session, table).description.instance
-        hours = headroom_hours(session, instance, position=coverage.changes)
-    return replace(progress, headroom_hours=hours)
+        source = loadable_table(session, table)
+        bronze.check_identity(source.identity)
+        hours = headroom_hours(session, source.description.instance, position=coverage.changes)
+        notes = [progress.note, _lost_changes(session, table, coverage.changes), capture_trouble(session)]
+    return replace(progress, headroom_hours=hours, note="; ".join(filter(None, notes)) or None)
+
+
+def _lost_changes(session: SourceSession, table: MssqlCdcTable, position: Lsn) -> str | None:
+    """That nothing leads on from the position, neither by its instance nor by another of the table."""
+    source = ChangeSource(session, table)
+    configured = source.reach()
+    if any(reach.keeps(position) for reach in (configured, *source.bridges())):
+        return None
+    return (
+        f"changes above {position} have been purged (the lowest one that is kept is at {configured.low}): "
+        "the way on is a new snapshot, mssql_cdc_bootstrap(resnapshot=True)"
+    )
 
 
 def _of_bronze(table: MssqlCdcTable, bronze: Bronze) -> Progress:

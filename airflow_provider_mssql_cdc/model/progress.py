@@ -45,6 +45,8 @@ class Progress:
     def __str__(self) -> str:
         if self.state in ("none", "planning"):
             return f"{self.state}, {self.chunks} chunk(s) planned so far"
+        if not self.waves:
+            return f"{self.rows:,} rows in bronze"
         pace = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
         end = "" if self.expected_end is None else f", expected end {self.expected_end:%Y-%m-%d %H:%M} UTC"
         return (
