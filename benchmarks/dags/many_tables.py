@@ -29,4 +29,6 @@ for first in range(0, TABLES, PER_DAG):
                 rows_per_range=max(1, ROWS // RANGES),
                 max_ranges=RANGES,
                 retry_delay=timedelta(seconds=5),
+                # one table after the other: of equal tasks Airflow takes those of all tables by map index
+                default_args={"priority_weight": TABLES - number, "weight_rule": "absolute"},
             )
