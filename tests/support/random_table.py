@@ -52,6 +52,12 @@ class RandomTable:
     def table(self) -> str:
         return f"dbo.{self.name}"
 
+    @property
+    def other_than_key(self) -> tuple[str, ...] | None:
+        """What ranges can be cut on instead of the key: values that repeat, are NULL, and change."""
+        name, declared = self.data[0]
+        return (name,) if declared in KEY_VALUES else None
+
     def _data_type(self) -> str:
         return self.rng.choice(sorted(TYPE_VALUES))
 
@@ -75,9 +81,9 @@ class RandomTable:
         self.data.append(added)
 
     def lose_a_column(self) -> None:
-        """One of those that are no key, unless it is the last."""
+        """One of those that are no key, but for the first: ranges may be cut on it."""
         if len(self.data) > 1:
-            name, _ = self.data.pop(self.rng.randrange(len(self.data)))
+            name, _ = self.data.pop(self.rng.randrange(1, len(self.data)))
             self.server.execute(f"ALTER TABLE {self.table} DROP COLUMN {shown(name)}")
 
     # -- changes
