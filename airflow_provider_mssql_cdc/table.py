@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.place import place_problems
 
 Isolation = Literal["snapshot"]
 _TEMPLATED = ("mssql_conn_id", "capture_instance", "bronze", "facts")
@@ -60,6 +61,7 @@ class MssqlCdcTable:
 
     def __post_init__(self) -> None:
         problems = [problem for problem in map(self._problem_of, fields(self)) if problem]
+        problems += place_problems(self.known_places())
         if problems:
             raise ConfigurationError("MssqlCdcTable: " + "; ".join(problems))
         for name in ("source", "split_by", "key", "allow"):
@@ -77,6 +79,15 @@ class MssqlCdcTable:
         if value is None:
             return None
         return _OPTIONAL_CHECKS[name](value)
+
+    def known_places(self, **others: Any) -> dict[str, str]:
+        """Where its Delta tables are, and others beside them, as far as no template is left to say it."""
+        given = {"bronze": self.bronze, "facts": self.facts, **others}
+        return {
+            name: place
+            for name, place in given.items()
+            if isinstance(place, str) and place.strip() and not _JINJA.search(place)
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Mapping proxies do not pickle or copy; the value is rebuilt from plain ones."""

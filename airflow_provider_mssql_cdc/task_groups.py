@@ -7,12 +7,15 @@ from typing import Any
 
 from airflow.sdk import TaskGroup
 
+from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.operators import (
     MssqlCdcChunkOperator,
     MssqlCdcCompleteOperator,
     MssqlCdcPlanOperator,
     MssqlCdcSnapshotOperator,
 )
+from airflow_provider_mssql_cdc.operators._base import wrong_arguments
+from airflow_provider_mssql_cdc.operators.plan import unusable_in_mode
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 _DEFAULTS: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30)}
@@ -66,6 +69,8 @@ def mssql_cdc_bootstrap(
     :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
         only a mapped task knows, ``max_active_tis_per_dagrun`` for one, do no harm on the others.
     """
+    given = {name: value for name, value in locals().items() if name != "task_arguments"}
+    _refuse_wrong_arguments(group_id, given)
     group = TaskGroup(group_id)
     # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
     group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
@@ -103,3 +108,17 @@ def mssql_cdc_bootstrap(
             task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments
         )
     return group
+
+
+def _refuse_wrong_arguments(group_id: str, given: dict[str, Any]) -> None:
+    """Those of the mapped task too, which Airflow makes when it runs: all of them when the DAG is parsed.
+
+    :raises ConfigurationError: names each.
+    """
+    checks = {**MssqlCdcPlanOperator.field_checks, **MssqlCdcSnapshotOperator.field_checks}
+    problems = wrong_arguments(checks, given)
+    chunked = {name: given[name] for name in ("max_seconds", "min_headroom_hours")}
+    whole = {name: given[name] for name in ("verify_counts", "show_bounds")}
+    problems += unusable_in_mode(given["mode"], chunked, whole)
+    if problems:
+        raise ConfigurationError(f"mssql_cdc_bootstrap {group_id!r}: " + "; ".join(problems))

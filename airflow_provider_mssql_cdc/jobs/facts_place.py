@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from airflow_provider_mssql_cdc.lake.location import canonical_uri
 from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.place import canonical_uri
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 

@@ -1,22 +1,17 @@
-"""Where a Delta table lives: one canonical text per place, and the options to get there."""
+"""Where a Delta table lives, and the options to get there."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.place import canonical_uri, plans_beside
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_UNUSABLE_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f]")
-_ONE_SPELLING = {"s3a": "s3", "adl": "az", "azure": "az"}
-_OBJECT_STORES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
 _UNSAFE_RENAME = "allow_unsafe_rename"
 _TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 
@@ -50,7 +45,7 @@ class TableLocation:
     @classmethod
     def plans_of(cls, table: MssqlCdcTable) -> TableLocation:
         """Beside bronze, which many may read: bounds are values of the source."""
-        return cls(f"{canonical_uri(table.bronze)}_plans", table.storage_options)
+        return cls(plans_beside(table.bronze), table.storage_options)
 
     @property
     def local_path(self) -> Path | None:
@@ -67,44 +62,6 @@ class TableLocation:
 
     def __str__(self) -> str:
         return self.uri
-
-
-def canonical_uri(text: str) -> str:
-    """The one spelling of a place: absolute path, or URI without doubled or trailing slashes.
-
-    ``lake/orders``, ``/lake/orders/`` and ``file:///lake/orders`` are one place. Symbolic links are
-    not followed: what they point to may differ between workers.
-    """
-    if text != text.strip() or not text:
-        raise ConfigurationError(f"a table's path has no blanks at its ends, got {text!r}")
-    if not _URI.match(text):
-        return _canonical_path(text)
-    parts = urlsplit(text)
-    scheme = _ONE_SPELLING.get(parts.scheme, parts.scheme)
-    if scheme == "file" and parts.netloc in ("", "localhost"):
-        return _canonical_path(unquote(parts.path))
-    if scheme not in _OBJECT_STORES or not parts.netloc:
-        raise ConfigurationError(
-            f"{scheme}://{parts.hostname or ''} is no place for a Delta table here: "
-            "use a path, s3://bucket/path, gs://, az:// or abfss://"
-        )
-    if parts.query or parts.fragment or parts.password is not None or (scheme == "s3" and parts.username):
-        raise ConfigurationError(
-            f"the URI of a Delta table at {scheme}://{parts.hostname} carries credentials, a query or a "
-            "fragment; credentials belong in storage_options"
-        )
-    segments = [segment for segment in parts.path.split("/") if segment not in ("", ".")]
-    if ".." in segments:
-        raise ConfigurationError(f"'..' has no meaning in an object store: {text!r}")
-    return "/".join([f"{scheme}://{parts.netloc}", *segments])
-
-
-def _canonical_path(text: str) -> str:
-    """delta-rs decodes %41 to A in some of its steps only, and panics at brackets (tried, 1.6.6)."""
-    path = "/" + os.path.abspath(text).lstrip("/")  # noqa: PTH100 - Path.absolute() keeps '..'
-    if found := _UNUSABLE_IN_PATHS.search(path):
-        raise ConfigurationError(f"delta-rs cannot write to a path that holds {found[0]!r}: {path!r}")
-    return path
 
 
 def _refuse_unsafe_rename(location: TableLocation) -> None:

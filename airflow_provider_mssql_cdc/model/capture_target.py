@@ -40,6 +40,8 @@ class CaptureTarget:
         """
         try:
             moment = datetime.fromisoformat(time) if isinstance(time, str) else time
+            if moment is not None and not isinstance(moment, datetime):
+                raise TypeError(f"time is a {type(moment).__name__}, not an instant")
             return cls(
                 lsn=None if lsn is None else Lsn.parse(lsn),
                 time=moment,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", "", "none"})
@@ -52,6 +53,24 @@ def word_of(*choices: str) -> Callable[[Any], str | None]:
         return None if value in choices else f"is one of {', '.join(map(repr, choices))}, got {value!r}"
 
     return check
+
+
+def is_known_later(value: Any) -> bool:
+    """A template, or the output of another task, or holding one: rendered per run, and checked then."""
+    if isinstance(value, Mapping):
+        return any(map(is_known_later, value.values()))
+    return hasattr(value, "resolve") or (isinstance(value, str) and bool(_JINJA.search(value)))
+
+
+def lsn(value: Any) -> str | None:
+    """An LSN, or a template of one."""
+    if is_known_later(value):
+        return None
+    try:
+        Lsn.parse(value)
+    except ValueError as exc:
+        return f"cannot be read: {exc}"
+    return None
 
 
 def flag(value: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -38,25 +38,26 @@ class MssqlCdcOperator(BaseOperator):
 
     def _refuse_wrong_arguments(self) -> None:
         """Check every argument that is known when the DAG is parsed; report all of them at once."""
-        problems = (
-            [f"table is an MssqlCdcTable, got {type(self.table).__name__}"]
-            if not isinstance(self.table, MssqlCdcTable)
-            else []
-        )
-        for name, check in self.field_checks.items():
-            if problem := check(getattr(self, name)):
-                problems.append(f"{name} {problem}")
+        problems = wrong_arguments(self.field_checks, {"table": self.table, **vars(self)})
+        problems += self._problems_together() if isinstance(self.table, MssqlCdcTable) else []
         if problems:
             raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
+
+    def _problems_together(self) -> list[str]:
+        """What is wrong with arguments that are right one by one."""
+        return []
 
     def render_template(
         self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
     ) -> Any:
         """Render a table into a new value: the frozen one is shared by all runs of this process."""
         render = super().render_template
-        if isinstance(content, MssqlCdcTable):
+        if not isinstance(content, MssqlCdcTable):
+            return render(content, context, jinja_env, seen_oids)
+        try:
             return content.rendered(lambda value: render(value, context, jinja_env, set()))
-        return render(content, context, jinja_env, seen_oids)
+        except ConfigurationError as exc:
+            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
 
     def execute(self, context: Context) -> Any:
         """Run the job; an error that no retry can mend fails the task at once."""
@@ -95,6 +96,17 @@ class MssqlCdcOperator(BaseOperator):
         if self._stopped:  # looked at last: the signal may come at any line
             raise ConnectionBroken(f"{self.table.label}: this task was told to stop, so it does not connect")
         return self._session
+
+
+def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Mapping[str, Any]) -> list[str]:
+    """One sentence for the table and for each argument that its check refuses."""
+    table = given["table"]
+    wrong = [] if isinstance(table, MssqlCdcTable) else [f"table is an MssqlCdcTable, got {_kind(table)}"]
+    return wrong + [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
 
 
 def attempt_of(context: Context) -> Attempt:

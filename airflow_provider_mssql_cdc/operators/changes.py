@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, NotReadyYet
+from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
-from airflow_provider_mssql_cdc.operators._arguments import at_least, one_of
+from airflow_provider_mssql_cdc.operators._arguments import at_least, flag, one_of, or_none
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 from airflow_provider_mssql_cdc.planning.intervals import DataInterval
 from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureTrigger
@@ -53,10 +53,12 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
     field_checks: ClassVar = {
         "until": one_of(CAPTURE, DATA_INTERVAL_END),
         "start": one_of(None, "now"),
+        "max_commits": or_none(at_least(1)),
         "new_columns": one_of(None, "null"),
         "quiet_seconds": at_least(0),
         "wait_seconds": at_least(0),
         "poll_seconds": at_least(0),
+        "deferrable": flag,
     }
 
     def __init__(
@@ -83,8 +85,6 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         self.deferrable = deferrable
         self._deadline: datetime | None = None
         self._refuse_wrong_arguments()
-        if max_commits is not None and (problem := at_least(1)(max_commits)):
-            raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: max_commits {problem}")
 
     def run_job(self, context: Context) -> dict[str, Any]:
         from airflow_provider_mssql_cdc.jobs.changes_run import Skipped, Waiting

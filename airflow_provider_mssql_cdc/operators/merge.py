@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag_or_template, text
+from airflow_provider_mssql_cdc.model.place import place_problems
+from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag, flag_or_template, text
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         "wait_consistent": flag_or_template,
         "wait_seconds": at_least(0),
         "poll_seconds": at_least(1),
+        "deferrable": flag,
     }
 
     def __init__(
@@ -67,11 +69,15 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         self._deadline: datetime | None = None
         self._refuse_wrong_arguments()
 
+    def _problems_together(self) -> list[str]:
+        return place_problems(self.table.known_places(silver=self.silver))
+
     def run_job(self, context: Context) -> dict[str, Any]:
         from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
         from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergeOrder
         from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
 
+        self._refuse_wrong_arguments()  # once more: templates are rendered now
         order = MergeOrder(
             table=self.table,
             silver=self.silver,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, flag_or_template
+from airflow_provider_mssql_cdc.operators._arguments import as_flag, flag_or_template, lsn
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class MssqlCdcStatusOperator(MssqlCdcOperator):
     "rows", "rows_per_second", "expected_end", "position", "headroom_hours", "note"}`` and logs it.
 
     :param table: whose load it is. (templated)
-    :param ask_server: connect, and say how much headroom the changes in bronze have. (templated)
+    :param ask_server: connect, and say how much headroom the changes in bronze have; ``note`` then tells
+        when they lead on no more, or capture stands still. (templated)
     """
 
     template_fields: Sequence[str] = ("table", "ask_server")
@@ -55,7 +56,7 @@ class MssqlCdcAbandonOperator(MssqlCdcOperator):
     """
 
     template_fields: Sequence[str] = ("table", "snapshot", "delete_rows")
-    field_checks: ClassVar = {"delete_rows": flag_or_template}
+    field_checks: ClassVar = {"snapshot": lsn, "delete_rows": flag_or_template}
 
     def __init__(self, *, snapshot: str, delete_rows: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -98,6 +98,11 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
         self.wait_seconds = wait_seconds
         self._refuse_wrong_arguments()
 
+    def _problems_together(self) -> list[str]:
+        return unusable_in_mode(
+            self.mode, {"max_seconds": self.max_seconds, "min_headroom_hours": self.min_headroom_hours}, {}
+        )
+
     def run_job(self, context: Context) -> list[dict[str, Any]]:
         return self._plan_waves(context) if self.mode == CHUNKED else self._plan_ranges(context)
 
@@ -133,6 +138,15 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
             wait_seconds=self.wait_seconds,
         )
         return [planned.to_xcom() for planned in plan_snapshot(request, connect=self.connect)]
+
+
+def unusable_in_mode(mode: str, chunked: Mapping[str, Any], whole: Mapping[str, Any]) -> list[str]:
+    """Arguments that were given and that the other mode alone knows: who gave them counts on them."""
+    if mode not in (WHOLE, CHUNKED):
+        return []
+    given, other = (chunked, CHUNKED) if mode == WHOLE else (whole, WHOLE)
+    used = [name for name, value in given.items() if value is not None and value is not False]
+    return [f"{name} is for mode={other!r} alone" for name in used]
 
 
 def _max_map_length() -> int:

@@ -30,7 +30,7 @@ class MssqlCdcSnapshotOperator(MssqlCdcOperator):
     :param show_bounds: put the range's bounds, which are key values, into the label of the mapped task.
     """
 
-    field_checks: ClassVar = {"verify_counts": flag}
+    field_checks: ClassVar = {"verify_counts": flag, "show_bounds": flag}
 
     def __init__(
         self,

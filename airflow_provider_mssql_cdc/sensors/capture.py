@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, BaseSensorOperator
 
-from airflow_provider_mssql_cdc.errors import RetryableError
+from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError
 from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.operators._arguments import flag, is_known_later
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator
 from airflow_provider_mssql_cdc.triggers.capture import FAILED, LATE, MssqlCdcCaptureTrigger
 
@@ -37,7 +38,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("table", "lsn", "time", "consistent_after")
-    field_checks: ClassVar = {}
+    field_checks: ClassVar = {"deferrable": flag}
 
     def __init__(
         self,
@@ -57,6 +58,22 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         self.deferrable = deferrable
         self._reason = ""
         self._refuse_wrong_arguments()
+
+    def _problems_together(self) -> list[str]:
+        """What is given as it is, not by a template or another task's output, can be read now."""
+        given = {"lsn": self.lsn, "time": self.time, "consistent_after": self.consistent_after}
+        named = {name: value for name, value in given.items() if value is not None}
+        if any(map(is_known_later, named.values())):
+            return []
+        if len(named) != 1:
+            found = ", ".join(named) or "none"
+            return [f"name exactly one of lsn, time and consistent_after to wait for, got {found}"]
+        try:
+            if not self._waits_for_nothing():
+                self._target()
+        except ConfigurationError as exc:
+            return [str(exc)]
+        return []
 
     def run_job(self, context: Context) -> str | None:
         if self._waits_for_nothing():

@@ -24,7 +24,7 @@ VALUES = {"errors", "model", "table"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
-    "table": {"errors"},
+    "table": {"errors", "model"},
     "tsql": VALUES,
     "planning": {*VALUES, "tsql"},
     "arrow_types": VALUES,
@@ -35,7 +35,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "operators": {*VALUES, "planning", "jobs", "hooks", "source", "triggers"},
     "triggers": {*VALUES, "jobs", "hooks"},
     "sensors": {*VALUES, "jobs", "operators", "triggers"},
-    "task_groups": {"table", "operators"},
+    "task_groups": {"errors", "table", "operators"},
     "embedded": set(),
     "__init__": {"table", "task_groups"},
     "get_provider_info": {"__init__"},

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.lake.location import TableLocation, canonical_uri
+from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.model.place import canonical_uri
 
 
 @pytest.mark.parametrize(

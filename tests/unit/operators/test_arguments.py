@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.operators import (
+    MssqlCdcAbandonOperator,
     MssqlCdcCompleteOperator,
     MssqlCdcPlanOperator,
     MssqlCdcSnapshotOperator,
@@ -50,6 +51,46 @@ def test_all_wrong_arguments_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         MssqlCdcPlanOperator(task_id="plan", table=TABLE, max_ranges=0, rows_per_range=0, resnapshot="maybe")
     assert all(name in str(caught.value) for name in ("max_ranges", "rows_per_range", "resnapshot", "'plan'"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"max_ranges": 0, "verify_counts": "yes"}, ["max_ranges", "verify_counts", "'orders'"]),
+        ({"show_bounds": "{{ params.show }}"}, ["show_bounds is True or False"]),
+        ({"mode": "chunked", "verify_counts": True}, ["verify_counts is for mode='whole' alone"]),
+        (
+            {"max_seconds": 60, "min_headroom_hours": 0, "wait_seconds": -1},
+            [
+                "max_seconds is for mode='chunked' alone",
+                "min_headroom_hours is for mode='chunked' alone",
+                "wait_seconds",
+            ],
+        ),
+        ({"mode": "all", "table": "dbo_orders"}, ["mode is one of", "table is an MssqlCdcTable"]),
+    ],
+)
+def test_the_task_group_refuses_all_that_no_task_of_it_can_use(
+    arguments: dict[str, Any], said: list[str]
+) -> None:
+    with DAG(dag_id="wrong", schedule=None), pytest.raises(ConfigurationError) as caught:
+        mssql_cdc_bootstrap(**{"group_id": "orders", "table": TABLE, **arguments})
+    assert [part for part in said if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("snapshot", ["", "0x12", None, "0x" + "0" * 20])
+def test_what_is_no_lsn_cannot_be_given_up(snapshot: Any) -> None:
+    with pytest.raises(ConfigurationError, match="snapshot cannot be read"):
+        MssqlCdcAbandonOperator(task_id="abandon", table=TABLE, snapshot=snapshot)
+    MssqlCdcAbandonOperator(task_id="abandon", table=TABLE, snapshot="{{ params.snapshot }}")
+
+
+def test_a_table_that_renders_to_nonsense_fails_its_task_at_once() -> None:
+    from airflow.providers.common.compat.sdk import AirflowFailException
+
+    operator = MssqlCdcPlanOperator(task_id="plan", table=TABLE).prepare_for_execution()
+    with pytest.raises(AirflowFailException, match="delta-rs cannot write"):
+        operator.render_template_fields({"params": {"folder": "[a]"}})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,20 @@ NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)
     [
         *(("until", "tomorrow"), ("until", None), ("start", "then"), ("new_columns", True)),
         *(("max_commits", 0), ("max_commits", "5"), ("quiet_seconds", -1), ("wait_seconds", 1.5)),
-        *(("poll_seconds", -1), ("table", "dbo_orders")),
+        *(("poll_seconds", -1), ("deferrable", "no"), ("table", "dbo_orders")),
     ],
 )
 def test_a_wrong_argument_fails_when_the_dag_is_parsed(argument: str, value: object) -> None:
     arguments: dict[str, Any] = {"table": TABLE, argument: value}
     with pytest.raises(ConfigurationError, match=argument):
         MssqlCdcChangesOperator(task_id="changes", **arguments)
+
+
+def test_all_wrong_arguments_are_reported_at_once() -> None:
+    wrong: dict[str, Any] = {"until": "then", "max_commits": 0, "quiet_seconds": -1}
+    with pytest.raises(ConfigurationError) as caught:
+        MssqlCdcChangesOperator(task_id="changes", table=TABLE, **wrong)
+    assert [name for name in wrong if name not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize(
@@ -55,6 +62,39 @@ def test_a_template_that_renders_to_nonsense_fails_in_the_task() -> None:
 def test_the_sensor_refuses_a_table_that_is_none() -> None:
     with pytest.raises(ConfigurationError, match="MssqlCdcTable"):
         MssqlCdcCaptureSensor(task_id="wait", table="dbo_orders", lsn="0x1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "exactly one of lsn, time and consistent_after to wait for, got none"),
+        ({"lsn": f"0x{7:020X}", "time": NOON}, "got lsn, time"),
+        ({"lsn": "0x7"}, "20 hex digits"),
+        ({"time": "yesterday"}, "cannot be read"),
+        ({"time": NOON.date()}, "time is a date"),
+        ({"time": NOON.replace(tzinfo=None)}, "has a zone"),
+        ({"consistent_after": {"lsn": f"0x{7:020X}"}}, "commit_time"),
+    ],
+)
+def test_the_sensor_refuses_what_cannot_be_waited_for_when_the_dag_is_parsed(
+    arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        MssqlCdcCaptureSensor(task_id="wait", table=TABLE, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"lsn": "{{ params.lsn }}"},
+        {"time": "{{ data_interval_end }}"},
+        {"time": "2026-05-11T12:00:00Z"},
+        {"consistent_after": {"lsn": "{{ params.lsn }}", "commit_time": "{{ params.time }}"}},
+        {"consistent_after": {"lsn": f"0x{7:020X}", "consistent_after": None}},
+    ],
+)
+def test_the_sensor_takes_what_can_be_waited_for_or_is_known_later(arguments: dict[str, Any]) -> None:
+    MssqlCdcCaptureSensor(task_id="wait", table=TABLE, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Places of Delta tables: one canonical text for each, whether or not anything is there. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_UNUSABLE_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f]")
+_ONE_SPELLING = {"s3a": "s3", "adl": "az", "azure": "az"}
+_OBJECT_STORES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
+
+
+def canonical_uri(text: str) -> str:
+    """The one spelling of a place: absolute path, or URI without doubled or trailing slashes.
+
+    ``lake/orders``, ``/lake/orders/`` and ``file:///lake/orders`` are one place. Symbolic links are
+    not followed: what they point to may differ between workers.
+    """
+    if text != text.strip() or not text:
+        raise ConfigurationError(f"a table's path has no blanks at its ends, got {text!r}")
+    if not _URI.match(text):
+        return _canonical_path(text)
+    parts = urlsplit(text)
+    scheme = _ONE_SPELLING.get(parts.scheme, parts.scheme)
+    if scheme == "file" and parts.netloc in ("", "localhost"):
+        return _canonical_path(unquote(parts.path))
+    if scheme not in _OBJECT_STORES or not parts.netloc:
+        raise ConfigurationError(
+            f"{scheme}://{parts.hostname or ''} is no place for a Delta table here: "
+            "use a path, s3://bucket/path, gs://, az:// or abfss://"
+        )
+    if parts.query or parts.fragment or parts.password is not None or (scheme == "s3" and parts.username):
+        raise ConfigurationError(
+            f"the URI of a Delta table at {scheme}://{parts.hostname} carries credentials, a query or a "
+            "fragment; credentials belong in storage_options"
+        )
+    segments = [segment for segment in parts.path.split("/") if segment not in ("", ".")]
+    if ".." in segments:
+        raise ConfigurationError(f"'..' has no meaning in an object store: {text!r}")
+    return "/".join([f"{scheme}://{parts.netloc}", *segments])
+
+
+def _canonical_path(text: str) -> str:
+    """delta-rs decodes %41 to A in some of its steps only, and panics at brackets (tried, 1.6.6)."""
+    path = "/" + os.path.abspath(text).lstrip("/")  # noqa: PTH100 - Path.absolute() keeps '..'
+    if found := _UNUSABLE_IN_PATHS.search(path):
+        raise ConfigurationError(f"delta-rs cannot write to a path that holds {found[0]!r}: {path!r}")
+    return path
+
+
+def plans_beside(bronze: str) -> str:
+    """Where the plans of a bronze table's chunked snapshots are kept."""
+    return f"{canonical_uri(bronze)}_plans"
+
+
+def place_problems(places: Mapping[str, str]) -> list[str]:
+    """What is wrong with the places of one source table's Delta tables: unusable, or one for two tables.
+
+    :param places: path or URI by the name of the argument; ``bronze`` has its plans beside it.
+    """
+    problems, taken = [], dict[str, str]()
+    for name, text in places.items():
+        try:
+            found = {name: canonical_uri(text)}
+        except ConfigurationError as exc:
+            problems.append(f"{name}: {exc}")
+            continue
+        if name == "bronze":
+            found["the plans beside bronze"] = plans_beside(text)
+        for what, uri in found.items():
+            if uri in taken:
+                problems.append(f"{taken[uri]} and {what} are one path, {uri}: each is a table of its own")
+            taken.setdefault(uri, what)
+    return problems
