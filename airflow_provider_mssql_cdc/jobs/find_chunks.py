@@ -19,7 +19,6 @@ from airflow_provider_mssql_cdc.model.waves import Stopped
 from airflow_provider_mssql_cdc.planning.chunks import begin_chunks, find_bounds
 from airflow_provider_mssql_cdc.planning.seeks import drive
 from airflow_provider_mssql_cdc.planning.waves import chunks_per_wave as wave_size
-from airflow_provider_mssql_cdc.source.measure import check_key
 from airflow_provider_mssql_cdc.source.watermarks import commit_time
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql.statement import Statement
@@ -84,9 +83,6 @@ class ChunkPlanner:
 
     def _begun(self, snapshot: Lsn, *, chunk_rows: int) -> StoredPlan:
         source, session = self._source, self._session
-        if source.keys.key_to_check and source.keys.key is not None:
-            with session.transaction():
-                check_key(session, source.description.table, source.keys.key)
         steps = begin_chunks(
             source.description.table,
             source.keys,

@@ -33,6 +33,7 @@ from airflow_provider_mssql_cdc.planning.commit_decision import KeepStored
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
 from airflow_provider_mssql_cdc.planning.opening import GoOn, OpenNew, decide_run
 from airflow_provider_mssql_cdc.planning.waves import missing_waves
+from airflow_provider_mssql_cdc.source.measure import check_key
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
@@ -71,6 +72,7 @@ def plan_chunks(
     """The waves that bronze does not hold yet, at most ``max_waves``; one wave that reads nothing if it does.
 
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
+    :raises UnsupportedKey: a key that the user names has fewer values than rows; nothing has been opened.
     :raises RetentionGap: changes above the position have been purged, so nothing leads on.
     :raises NotReadyYet: a new S would not be above those that bronze knows.
     """
@@ -151,6 +153,9 @@ def _open_or_go_on(
         return decision
     for note in source.notes:
         log.info("%s: %s", request.table.label, note)
+    if source.keys.key_to_check and source.keys.key is not None:  # before anything is opened for it
+        with session.transaction():
+            check_key(session, source.description.table, source.keys.key)
     snapshot = record_snapshot(
         session, source, bronze=bronze, wait_seconds=request.wait_seconds, label=request.table.label
     )

@@ -26,6 +26,7 @@ from airflow_provider_mssql_cdc.errors import (
     RetentionGap,
     SchemaDrift,
     Superseded,
+    UnsupportedKey,
 )
 from airflow_provider_mssql_cdc.jobs import find_chunks
 from airflow_provider_mssql_cdc.jobs.steps import Step
@@ -203,6 +204,20 @@ def test_a_wave_without_rows_leaves_its_trace(load: ChunkedLoad) -> None:
     done = load.finish(outcomes)
     assert not isinstance(done, Stopped)
     assert_rebuilt_equals_source(load, done.snapshot.text)
+
+
+def test_a_key_that_identifies_no_row_is_refused_before_anything_is_opened(
+    server: EmbeddedSqlServer, tmp_path: Path
+) -> None:
+    server.execute("ALTER TABLE dbo.orders ADD half int NOT NULL DEFAULT 0")
+    server.execute("UPDATE dbo.orders SET half = id / 2")
+    server.enable_cdc("dbo.orders", capture_instance="dbo_orders_v2")
+    load = ChunkedLoad(server, tmp_path, instance="dbo_orders_v2")
+    wrong = ChunkedLoad(server, tmp_path, instance="dbo_orders_v2", key=("half",))
+    with pytest.raises(UnsupportedKey, match="has 200 values for 400 rows"):
+        wrong.planned()
+    assert load.status().snapshot is None
+    assert load.load().rows == ROWS, "at once: no later LSN is needed"
 
 
 def test_an_empty_table_is_one_wave_without_rows(load: ChunkedLoad) -> None:
