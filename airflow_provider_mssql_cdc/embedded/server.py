@@ -37,6 +37,10 @@ class EmbeddedSqlServer:
             server.execute("CREATE TABLE dbo.orders (id int PRIMARY KEY, amount decimal(10, 2))")
             os.environ["AIRFLOW_CONN_ERP"] = server.airflow_connection()
 
+    mssql-python keeps Python's lock while it fetches a value of some hundred kilobytes: a server in the same
+    process could never send the rest of it, and both would wait for ever. For tables with such values run it
+    in a process of its own, ``python -m airflow_provider_mssql_cdc.embedded``, or read them by pymssql.
+
     :param database: the database to create and to run ``execute`` in.
     :param port: port to listen on; 0 takes a free one.
     :param tls: "off", "login" (the login is encrypted; the rest when the client asks) or "required".
