@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
@@ -40,15 +39,18 @@ class MssqlCdcHook(MsSqlHook):
         kwargs.setdefault("log_sql", False)
         super().__init__(mssql_conn_id, **kwargs)
         self.mssql_conn_id = mssql_conn_id
+        self._settings: ConnectionSettings | None = None
 
-    @cached_property
+    @property
     def settings(self) -> ConnectionSettings:
         """What the connection says, checked; its repr holds no password.
 
         :raises ConfigurationError: names what is missing, unknown or belongs to another driver.
         """
-        original = self._given or super().get_connection(self.mssql_conn_id)
-        return settings_of(original, database=self.schema)
+        if self._settings is None:
+            original = self._given or super().get_connection(self.mssql_conn_id)
+            self._settings = settings_of(original, database=self.schema)
+        return self._settings
 
     def session(self, *, isolation: str | None = None) -> SourceSession:
         """A session over a connection of its own; use it in ``with``.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
@@ -60,6 +59,7 @@ class ChangeSource:
         if self.description.problems:
             raise PreflightFailed(table.label, self.description.problems)
         self._recorded: dict[str, RecordedColumns] = {}
+        self._siblings: tuple[CaptureInstance, ...] | None = None
 
     @property
     def instance(self) -> CaptureInstance:
@@ -76,11 +76,15 @@ class ChangeSource:
             table=source.name,
         )
 
-    @cached_property
+    @property
     def siblings(self) -> tuple[CaptureInstance, ...]:
-        """The table's other capture instances, as far as this login sees them; asked when one is needed."""
-        found = visible_instances(self.session, (self.instance.source_schema, self.instance.source_table))
-        return tuple(other for other in found if other.identity != self.instance.identity)
+        """The table's other capture instances, as far as this login sees them; asked once, when needed."""
+        # No cached_property: before Python 3.12 one that waits for a server stops all threads that need it.
+        if self._siblings is None:
+            named = self.instance.source_schema, self.instance.source_table
+            found = visible_instances(self.session, named)
+            self._siblings = tuple(other for other in found if other.identity != self.instance.identity)
+        return self._siblings
 
     def reach(self, instance: CaptureInstance | None = None) -> Reach:
         """What an instance can give at this moment: its low watermark is asked for anew."""
