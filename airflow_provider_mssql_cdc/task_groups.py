@@ -74,6 +74,8 @@ def mssql_cdc_bootstrap(
     group = TaskGroup(group_id)
     # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
     group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
+    # The label of the mapped tasks alone: it cannot be rendered on the others, and would fail them.
+    unmapped = {name: value for name, value in task_arguments.items() if name != "map_index_template"}
     with group:
         plan = MssqlCdcPlanOperator(
             task_id="plan",
@@ -89,7 +91,7 @@ def mssql_cdc_bootstrap(
             resnapshot=resnapshot,
             wait_seconds=wait_seconds,
             pool=pool,
-            **task_arguments,
+            **unmapped,
         )
         if mode == "chunked":
             read = MssqlCdcChunkOperator.partial(
@@ -105,7 +107,7 @@ def mssql_cdc_bootstrap(
                 **task_arguments,
             ).expand(key_range=plan.output)
         MssqlCdcCompleteOperator(
-            task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **task_arguments
+            task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **unmapped
         )
     return group
 

@@ -72,6 +72,16 @@ class MssqlCdcOperator(BaseOperator):
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError
 
+    def show_label(self, context: Context, *, name: str, text: str) -> None:
+        """Label this mapped task in the UI with ``text``, which the user's template may use as ``name``.
+
+        Our template is put where Airflow looks after the run: ``partial`` hands None over where the user
+        gives no ``map_index_template``, and the context's is that of the mapped operator.
+        """
+        context[name] = text  # type: ignore[literal-required]
+        if context.get("map_index_template") is None:
+            context["map_index_template"] = "{{ " + name + " }}"
+
     def _table_with_storage(self) -> MssqlCdcTable:
         """Credentials of the object store are asked for here: after Airflow stored what it rendered."""
         from airflow_provider_mssql_cdc.hooks.delta_storage import with_storage_of_connection

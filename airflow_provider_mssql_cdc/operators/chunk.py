@@ -35,7 +35,6 @@ class MssqlCdcChunkOperator(MssqlCdcOperator):
     field_checks: ClassVar = {}
 
     def __init__(self, *, wave: Mapping[str, Any], **kwargs: Any) -> None:
-        kwargs.setdefault("map_index_template", "{{ " + WAVE_LABEL + " }}")
         super().__init__(**kwargs)
         self.wave = wave
         self._refuse_wrong_arguments()
@@ -43,7 +42,7 @@ class MssqlCdcChunkOperator(MssqlCdcOperator):
     def run_job(self, context: Context) -> dict[str, Any]:
         planned = PlannedWave.from_xcom(self.wave)
         label = "already in bronze" if planned.done else f"wave {planned.wave + 1} of {planned.waves}"
-        context[WAVE_LABEL] = label  # type: ignore[literal-required]
+        self.show_label(context, name=WAVE_LABEL, text=label)
         from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
 
         outcome = read_wave(self.table, planned, attempt=attempt_of(context), connect=self.connect)

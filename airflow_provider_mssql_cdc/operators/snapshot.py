@@ -40,7 +40,6 @@ class MssqlCdcSnapshotOperator(MssqlCdcOperator):
         show_bounds: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("map_index_template", "{{ " + RANGE_LABEL + " }}")
         super().__init__(**kwargs)
         self.key_range = key_range
         self.verify_counts = verify_counts
@@ -49,7 +48,7 @@ class MssqlCdcSnapshotOperator(MssqlCdcOperator):
 
     def run_job(self, context: Context) -> dict[str, Any]:
         planned = PlannedRange.from_xcom(self.key_range)
-        context[RANGE_LABEL] = _label_of(planned, show_bounds=self.show_bounds)  # type: ignore[literal-required]
+        self.show_label(context, name=RANGE_LABEL, text=_label_of(planned, show_bounds=self.show_bounds))
         from airflow_provider_mssql_cdc.jobs.read_range import read_range
 
         staged = read_range(

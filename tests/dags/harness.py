@@ -104,3 +104,11 @@ def returned(dag_run: Any, task_id: str, map_index: int = -1) -> Any:
     )
     value = settings.Session().scalars(query).first()
     return None if value is None else XComModel.deserialize_value(value)
+
+
+def labels(dag_run: Any, task_id: str) -> list[str | None]:
+    """What the UI calls the mapped tasks of a run, in the order of their indexes."""
+    found = {
+        ti.map_index: ti.rendered_map_index for ti in dag_run.get_task_instances() if ti.task_id == task_id
+    }
+    return [label for _, label in sorted(found.items())]

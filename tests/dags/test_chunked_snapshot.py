@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.operators import MssqlCdcAbandonOperator, MssqlCdcStatusOperator
-from tests.dags.harness import clear_and_rerun, returned, run, states
+from tests.dags.harness import clear_and_rerun, labels, returned, run, states
 from tests.support.delta_rows import delta_rows
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -53,6 +53,7 @@ def test_a_table_is_loaded_one_commit_per_wave(server: EmbeddedSqlServer, make_t
     dag_run = run(chunked_dag(table, dag_id="chunked"))
     assert dag_run.state == "success"
     assert chunk_states(dag_run) == ["success"] * 4
+    assert labels(dag_run, "orders.chunk") == [f"wave {number} of 4" for number in range(1, 5)]
     completed = returned(dag_run, "orders.complete")
     assert completed["rows"] == 1000
     assert set(completed["consistent_after"]) == {"lsn", "commit_time"}

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from tests.dags.harness import clear_and_rerun, returned, run, states
+from tests.dags.harness import clear_and_rerun, labels, returned, run, states
 from tests.support.delta_rows import delta_rows
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -65,6 +65,23 @@ def test_a_table_is_loaded_by_one_commit_and_one_facts_row(
     assert completed["rows"] == 1000
     assert completed["version"] == commits[0]["version"]
     assert set(completed["consistent_after"]) == {"lsn", "commit_time"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "second"),
+    [
+        ({}, "range 2 of 4"),
+        ({"show_bounds": True}, "range 2 of 4 [250 to 500)"),
+        ({"map_index_template": "{{ mssql_cdc_range }} of orders"}, "range 2 of 4 of orders"),
+    ],
+)
+def test_a_mapped_read_is_labelled_with_its_range_and_bounds_only_where_they_are_asked_for(
+    arguments: dict[str, object], second: str, server: EmbeddedSqlServer, make_table: MakeTable
+) -> None:
+    dag = bootstrap_dag(make_table(), dag_id="labels", **arguments)
+    found = labels(run(dag), "orders.read")
+    assert (len(found), found[1]) == (4, second)
+    assert "already in bronze" in str(labels(run(dag), "orders.read")[0])
 
 
 def test_a_second_run_reads_nothing_and_returns_the_same_lsn(
