@@ -94,6 +94,7 @@ def complete_snapshot(
     started_at = datetime.now(UTC)
     if _is_settled(bronze, outcomes):
         committed = held_snapshot(bronze)
+        log.info("%s: %s", bronze.location, committed.reason)
         facts = snapshot_facts(committed, bronze=bronze)
     else:
         committed, facts = _commit(

@@ -60,6 +60,7 @@ def complete_waves(
     snapshot = _snapshot_of(bronze, outcomes)
     if bronze.state.snapshot is not None and bronze.state.snapshot >= snapshot:
         committed = held_snapshot(bronze)
+        log.info("%s: %s", bronze.location, committed.reason)
         facts = snapshot_facts(committed, bronze=bronze)
     else:
         refuse_ended(bronze.state, snapshot)

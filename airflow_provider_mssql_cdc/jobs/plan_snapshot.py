@@ -98,7 +98,7 @@ def record_snapshot(
     :param wait_seconds: how long to wait for capture to pass those.
     :raises NotReadyYet: it did not.
     """
-    deadline = time.monotonic() + wait_seconds
+    deadline, told = time.monotonic() + wait_seconds, False
     while True:
         snapshot = now(session, source.description.instance)
         newest = bronze.state.newest
@@ -110,6 +110,14 @@ def record_snapshot(
                 "a resnapshot needs a later LSN. Capture moves with the next commit, or within about five "
                 "minutes on a quiet database; if it does not, look at the capture job"
             )
+        if not told:
+            log.info(
+                "%s: bronze holds snapshot %s; waiting up to %g s for capture to pass it",
+                label,
+                newest,
+                wait_seconds,
+            )
+            told = True
         time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 

@@ -205,10 +205,13 @@ def test_a_missing_range_is_named_and_nothing_is_committed(make_load: MakeLoad) 
     assert DeltaTable(load.table.bronze).version() == 0
 
 
-def test_a_resnapshot_waits_for_capture_to_move(server: EmbeddedSqlServer, make_load: MakeLoad) -> None:
+def test_a_resnapshot_waits_for_capture_to_move(
+    server: EmbeddedSqlServer, make_load: MakeLoad, caplog: pytest.LogCaptureFixture
+) -> None:
     make_load().all()
     again = make_load(run_id="again")
-    with pytest.raises(NotReadyYet, match="resnapshot needs a later LSN"):
-        again.plan(resnapshot=True, wait_seconds=0)
+    with caplog.at_level("INFO"), pytest.raises(NotReadyYet, match="resnapshot needs a later LSN"):
+        again.plan(resnapshot=True, wait_seconds=0.1)
+    assert caplog.text.count("waiting up to 0.1 s for capture to pass it") == 1
     server.execute("UPDATE dbo.orders SET name = 'moved'")
     assert again.all(resnapshot=True, wait_seconds=0).rows == 300

@@ -99,13 +99,18 @@ def test_a_resnapshot_that_is_older_than_the_stored_one_returns_that_one(
     assert len(snapshots) == 2
 
 
-def test_each_further_complete_changes_no_version(server: EmbeddedSqlServer, make_load: MakeLoad) -> None:
+def test_each_further_complete_changes_no_version_and_says_so(
+    server: EmbeddedSqlServer, make_load: MakeLoad, caplog: pytest.LogCaptureFixture
+) -> None:
     server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
     server.execute("INSERT INTO dbo.orders VALUES (1)")
     server.enable_cdc("dbo.orders")
     load = make_load()
     staged = [load.read(item) for item in load.plan()]
-    answers = [load.complete(staged) for _ in range(3)]
+    with caplog.at_level("INFO"):
+        answers = [load.complete(staged) for _ in range(3)]
+    assert caplog.text.count("is complete with 1 rows in version 1") == 1
+    assert caplog.text.count("already (1 rows); nothing was added") == 2
     assert all(one.to_xcom() == other.to_xcom() for one, other in pairwise(answers))
     assert [answer.first for answer in answers] == [True, False, False]
     assert DeltaTable(load.table.bronze).version() == answers[0].version
