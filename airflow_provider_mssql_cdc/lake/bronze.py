@@ -12,7 +12,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_provider_mssql_cdc.errors import ForeignTable, PermanentError, SchemaDrift, SourceObjectMissing
+from airflow_provider_mssql_cdc.errors import (
+    ConfigurationError,
+    ForeignTable,
+    PermanentError,
+    SchemaDrift,
+    SourceObjectMissing,
+)
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
 from airflow_provider_mssql_cdc.lake.identity import SOURCE_PROPERTY, described, identity_text, read_identity
 from airflow_provider_mssql_cdc.lake.location import TableLocation
@@ -153,7 +159,10 @@ def open_bronze(location: TableLocation) -> Bronze | None:
 
     :raises ForeignTable: a Delta table that this package did not make.
     :raises StateDamaged: its transactions, rows and log contradict each other.
+    :raises ConfigurationError: there is a file at its path.
     """
+    if location.local_path is not None and location.local_path.is_file():
+        raise ConfigurationError(f"{location} is a file, and a Delta table is a folder; name another path")
     try:
         table = DeltaTable(location.uri, storage_options=location.options())
     except TableNotFoundError:
@@ -182,6 +191,7 @@ def open_or_create(
 
     :raises ForeignTable: it belongs to another source table.
     :raises SchemaDrift: it has other columns.
+    :raises ConfigurationError: no table can be made at its path.
     """
     bronze = open_bronze(location) or _create(location, identity, columns=columns)
     bronze.check_identity(identity)
@@ -220,8 +230,12 @@ def _create(location: TableLocation, identity: SourceIdentity, *, columns: Seque
             commit_properties=CREATE_ONCE,
             raise_if_key_not_exists=False,
         )
-    except DeltaError:
+    except DeltaError as exc:
         if (theirs := open_bronze(location)) is None:
-            raise
+            if location.local_path is None:
+                raise
+            raise ConfigurationError(
+                f"no Delta table can be made at {location}: {exc}. Name a folder that workers can write to"
+            ) from exc
         return theirs
     return open_existing(location)

@@ -33,7 +33,8 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
     :param table: what is loaded, from where and to where. (templated)
     :param staged: the outcomes of the mapped tasks, ``read.output`` or ``chunk.output``.
     :param outlets: assets whose events carry the LSN and the version in ``extra``. An asset gets an event
-        each time the task succeeds; an ``AssetAlias`` one per completion, on the bronze table's asset.
+        each time the task succeeds; an ``AssetAlias`` one per completion, on the bronze table's asset, and
+        none where the attempt that committed was ended before Airflow recorded its success.
     """
 
     template_fields: Sequence[str] = ("table", "staged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,24 @@ def test_a_wrong_name_is_refused_by_name(
     with pytest.raises(error, match=said):
         load.plan()
     assert nothing_written(load)
+
+
+@pytest.mark.parametrize(
+    ("below", "said"),
+    [
+        ("", "is a file, and a Delta table is a folder"),
+        ("/bronze", "no Delta table can be made at .*/bronze"),
+    ],
+)
+def test_a_bronze_path_that_leads_to_a_file_is_refused(
+    make_load: MakeLoad, tmp_path: Path, below: str, said: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("a file")
+    load = make_load()
+    load.table = replace(load.table, bronze=f"{tmp_path}/notes.txt{below}")
+    with pytest.raises(ConfigurationError, match=said):
+        load.plan()
+    assert not Path(load.table.facts).exists()
 
 
 def test_every_problem_of_a_table_is_reported_at_once(server: EmbeddedSqlServer, make_load: MakeLoad) -> None:
