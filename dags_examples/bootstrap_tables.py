@@ -3,6 +3,9 @@
 The tables are those of ``make demo``: New York's flights of 2013. Trigger it as it is; a table that
 bronze holds already is left alone. Trigger it with ``resnapshot`` to load all of them anew.
 
+Each completion is an event of the bronze table's asset, with the LSN and the version in its ``extra``: a DAG
+that is scheduled on that asset starts when the table is there.
+
 Environment: ``MSSQL_CDC_LAKE`` is the folder or URI under which the Delta tables go.
 """
 
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, AssetAlias, Param
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 
@@ -36,4 +39,5 @@ with DAG(
             ),
             rows_per_range=50_000,
             resnapshot="{{ params.resnapshot }}",
+            outlets=[AssetAlias("mssql_cdc_loads")],
         )
