@@ -13,6 +13,7 @@ from mssql_python import ddbc_bindings
 from mssql_python.cursor import Cursor
 from mssql_python.exceptions import sqlstate_to_exception
 
+from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
 from airflow_provider_mssql_cdc.source.certificates import trusted_by_odbc
@@ -20,7 +21,7 @@ from airflow_provider_mssql_cdc.source.connect import odbc_connection_string
 from airflow_provider_mssql_cdc.source.reader import Driver, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement
-from airflow_provider_mssql_cdc.tsql.wire import counted, with_question_marks
+from airflow_provider_mssql_cdc.tsql.wire import ENDED, counted, with_end, with_question_marks
 
 # RuntimeError: what its native part raises; its own exceptions derive from a class of theirs
 ERRORS: tuple[type[Exception], ...] = (mssql_python.exceptions.Exception, RuntimeError, pa.ArrowException)
@@ -65,19 +66,18 @@ class MssqlPythonConnection:
         self._timeout = settings.query_timeout_seconds
 
     def execute(self, statement: Statement) -> None:
-        self.rows(statement)
+        with self._cursor() as cursor:
+            _execute(cursor, statement)
+            while cursor.nextset():  # an error shows where it came
+                pass
 
     def rows(self, statement: Statement) -> list[dict[str, Any]]:
         with self._cursor() as cursor:
-            _execute(cursor, statement)
-            _skip_to_rows(cursor)
-            if cursor.description is None:
-                return []
-            names = [column[0] for column in cursor.description]
-            found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-            while cursor.nextset():  # an error after the rows shows here
-                pass
-            return found
+            _execute(cursor, with_end(statement))
+            results = list(_results(cursor))
+        if not results or results.pop()[0] != [ENDED]:
+            raise ConnectionBroken("the answer ended early; the connection broke")
+        return [dict(zip(names, row, strict=True)) for names, rows in results[:1] for row in rows]
 
     def batches(
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
@@ -116,10 +116,13 @@ def _execute(cursor: _Cursor, statement: Statement) -> None:
         cursor.execute(text)
 
 
-def _skip_to_rows(cursor: _Cursor) -> None:
-    """Procedures may count rows of their own before they send a result."""
-    while cursor.description is None and cursor.nextset():
-        pass
+def _results(cursor: _Cursor) -> Iterator[tuple[list[str], list[Any]]]:
+    """Names and rows of each result; procedures may count rows of their own in between."""
+    while True:
+        if cursor.description is not None:
+            yield [column[0] for column in cursor.description], cursor.fetchall()
+        if not cursor.nextset():
+            return
 
 
 def _fetched(cursor: _Cursor, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:

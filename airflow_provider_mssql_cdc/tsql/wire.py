@@ -61,3 +61,14 @@ def counted(statement: Statement) -> Statement:
     error; rows are complete only when this number arrives and agrees.
     """
     return Statement(f"{statement.text};\nSELECT @@ROWCOUNT AS [__$sent]", statement.parameters)
+
+
+ENDED = "__$ended"
+
+
+def with_end(statement: Statement) -> Statement:
+    """The statement and, as a last result of the same batch, a mark: the results before it are whole.
+
+    For small results, which ODBC Driver 18 cuts short in the same way; a procedure's cannot be counted.
+    """
+    return Statement(f"{statement.text};\nSELECT 1 AS [{ENDED}]", statement.parameters)

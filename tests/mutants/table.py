@@ -28,9 +28,7 @@ COMMIT = "tests/unit/lake/test_commit.py"
 STAGED = "tests/unit/lake/test_staged_files.py"
 TILES = "tests/properties/test_key_ranges.py::test_every_row_is_in_exactly_one_piece_of_exactly_one_range"
 BOUNDS = "tests/contract/test_portable_keys.py::test_a_bound_finds_the_row_that_it_was_rendered_from"
-SEEKS = (
-    "tests/scenarios/test_ranges_seek.py::test_every_row_is_read_once_and_no_range_visits_anothers_rows"
-)
+SEEKS = "tests/scenarios/test_ranges_seek.py::test_every_row_is_read_once_and_no_range_visits_anothers_rows"
 RACES = f"{COMMIT}::test_of_two_completes_the_second_to_commit_gives_way_or_is_the_newer_resnapshot"
 DAMAGED = f"{STAGED}::test_a_file_that_is_not_what_was_staged_is_named_and_nothing_is_committed"
 ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
@@ -599,6 +597,14 @@ MUTANTS: tuple[Mutant, ...] = (
 """,
         "",
         f"{CHUNKED}::test_a_snapshot_from_which_no_change_can_lead_is_not_complete",
+    ),
+    Mutant(
+        "an answer that ended early is taken for nothing else",
+        f"{PACKAGE}/source/mssql_python.py",
+        """        if not results or results.pop()[0] != [ENDED]:""",
+        """        if False:""",
+        "tests/unit/jobs/test_early_ends.py::"
+        "test_a_connection_that_goes_at_any_statement_costs_a_try_and_is_taken_for_nothing_else",
     ),
     Mutant(
         "P5 silver drops the keys that have gone",

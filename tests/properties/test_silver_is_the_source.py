@@ -43,7 +43,7 @@ from tests.support.mortal import Killed, Mortal
 from tests.support.random_table import RandomTable
 from tests.support.told_twice import told_twice
 
-ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "4"))
 STEPS = 12
 TRIES = 60
 BEGAN = datetime(2026, 5, 11, 9, 30, tzinfo=UTC)

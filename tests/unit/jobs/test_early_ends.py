@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.errors import ConnectionBroken
+from airflow_provider_mssql_cdc.errors import ConnectionBroken, RetryableError
 from airflow_provider_mssql_cdc.source.settings import DriverName
 from tests.support.delta_rows import delta_rows
 from tests.support.load import Load
@@ -85,3 +88,33 @@ def test_a_window_whose_changes_end_early_is_not_committed(
     assert load.bronze_version() == version
     assert load.changes().counts.updates == 4
     assert len(delta_rows(load.table.bronze, "_operation > 0")) == 8
+
+
+def ready(load: Load, job: str) -> Callable[[], object]:
+    """A job of a load for which all that comes before it is done."""
+    if job == "plan":
+        return partial(load.plan, rows_per_range=100)
+    load.all()
+    load.server.execute("UPDATE dbo.t SET name = name + N'!' WHERE id < 9")
+    return load.changes
+
+
+@both_drivers
+@pytest.mark.parametrize("after_rows", [None, 0, 1])
+@pytest.mark.parametrize("job", ["plan", "changes"])
+def test_a_connection_that_goes_at_any_statement_costs_a_try_and_is_taken_for_nothing_else(
+    server: EmbeddedSqlServer, tmp_path: Path, driver: DriverName, after_rows: int | None, job: str
+) -> None:
+    """No answer that was cut short is a missing table, a missing right, no change or the end of them."""
+    cut, statement, run, fault = 0, 0, None, None
+    while fault is None or fault.seen >= statement:
+        server.faults.clear()
+        run = run or ready(Load(server, tmp_path / f"{statement}", instance="dbo_t", driver=driver), job)
+        statement += 1
+        fault = server.faults.drop(".", occurrence=statement, after_rows=after_rows)
+        with contextlib.suppress(RetryableError):
+            run()
+            assert not fault.reached.is_set(), "a job whose connection went is not done"
+            run = None  # that statement has fewer rows
+        cut += fault.reached.is_set()
+    assert cut > 5
