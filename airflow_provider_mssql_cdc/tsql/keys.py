@@ -99,7 +99,7 @@ def _is_lower(columns: Sequence[Column], lower: Bound, *, depth: int, inclusive:
 
 
 def ends_within(table: SourceTable, column: Column, *, lower: str, upper: str) -> Statement:
-    """The smallest and the largest key in ``[lower, upper]``, as lowest and highest; NULL when there is none."""
+    """The smallest and the largest key in ``[lower, upper]``, as lowest and highest; NULL where none is."""
     name = quote_identifier(column.name)
     low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
     inside = f"FROM {table_name(table)} WHERE {name} >= {low.text} AND {name} <= {high.text}"
