@@ -78,7 +78,8 @@ def choose_plan(staged: Sequence[StagedRange]) -> CompletePlan:
     newest = newest_first[0]
     others = f"; {len(by_plan) - 1} other plan(s) are not complete either" if len(by_plan) > 1 else ""
     raise IncompletePlan(
-        f"plan {newest}: {_problem(by_plan[newest])}{others}; clear the ranges that are missing"
+        f"plan {newest}: {_problem(by_plan[newest])}{others}; clear these (map index: the number less one) "
+        "with downstream"
     )
 
 
@@ -99,6 +100,7 @@ def _problem(outcomes: Sequence[StagedRange]) -> str | None:
 
 
 def _numbers(indexes: Iterable[int]) -> str:
-    listed = list(indexes)
+    """Counted from one, as the labels of the mapped tasks and the logs do."""
+    listed = [index + 1 for index in indexes]
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return f"range(s) {', '.join(map(str, listed[:_SHOWN]))}{more}"

@@ -42,7 +42,7 @@ def test_nothing_is_cut_into_no_pieces(wrong: tuple[int, int, int | None]) -> No
 def test_missing_waves_are_named_and_counted() -> None:
     assert missing_waves(4, {0, 2}) == [1, 3]
     refuse_missing([], snapshot=Lsn(1), waves=4)
-    with pytest.raises(IncompletePlan, match=r"12 of 20 wave\(s\) are not in bronze: 0, .* and 2 more"):
+    with pytest.raises(IncompletePlan, match=r"12 of 20 wave\(s\) are not in bronze: 1, .* and 2 more"):
         refuse_missing(list(range(12)), snapshot=Lsn(1), waves=20)
 
 
