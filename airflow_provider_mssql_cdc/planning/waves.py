@@ -37,7 +37,7 @@ def refuse_missing(missing: Sequence[int], *, snapshot: Lsn, waves: int) -> None
     :raises IncompletePlan: naming them, counted from one, as the labels of the mapped tasks do.
     """
     if missing:
-        listed = ", ".join((str(wave + 1) for wave in missing[:_SHOWN]))
+        listed = ", ".join(str(wave + 1) for wave in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise IncompletePlan(
             f"snapshot {snapshot}: {len(missing)} of {waves} wave(s) are not in bronze: {listed}{more}. "
