@@ -108,7 +108,8 @@ def main(port: int) -> int:
             make_pool(variables)
             print(
                 f"http://127.0.0.1:{port}  (unpause bootstrap_tables and trigger it; Ctrl-C ends)\n"
-                f"The server: {server.host}:{server.port}; as sa, EXEC embedded.fault makes it misbehave",
+                f"The server: {server.host}:{server.port}; as sa, EXEC embedded.fault makes it misbehave.\n"
+                "Nobody writes to it: a run with resnapshot waits for a commit, or for EXEC embedded.idle",
                 flush=True,
             )
             airflow.wait()
