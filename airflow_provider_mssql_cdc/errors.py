@@ -11,7 +11,8 @@
     │   ├── ReplicaBehind           the session's own now() is below the stamp it would write
     │   ├── NotReadyYet             capture has not reached what is needed
     │   ├── CountsDiffer            a range has other rows than the server counts in it
-    │   └── CommitConflict          Delta commits kept losing
+    │   ├── CommitConflict          Delta commits kept losing
+    │   └── StorageFailed           a folder or an object store did not do what was asked
     └── PermanentError              fails at once; somebody has to act
         ├── ConfigurationError      an argument, a connection or a bound that cannot be used
         ├── PreflightFailed         several problems found before the first read
@@ -82,6 +83,10 @@ class CountsDiffer(RetryableError):
 
 class CommitConflict(RetryableError):
     """A Delta commit lost to others too often."""
+
+
+class StorageFailed(RetryableError):
+    """The file system or object store of a Delta table did not do what was asked."""
 
 
 class PermanentError(MssqlCdcError):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import BaseOperator
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ConnectionBroken, MssqlCdcError
+from airflow_provider_mssql_cdc.errors import (
+    ConfigurationError,
+    ConnectionBroken,
+    MssqlCdcError,
+    StorageFailed,
+)
 from airflow_provider_mssql_cdc.model.attempt import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+_DRAWING = re.compile(r"\x1b\[\d+m|↳")
 
 
 class MssqlCdcOperator(BaseOperator):
@@ -68,6 +76,11 @@ class MssqlCdcOperator(BaseOperator):
             if exc.retryable:
                 raise
             raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+        except OSError as exc:  # delta-rs and Arrow raise it for all that a store says; drivers do not
+            raise StorageFailed(
+                f"{self.table.label}: a folder or an object store of its Delta tables failed: {_plain(exc)}. "
+                "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
+            ) from exc
 
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError
@@ -113,6 +126,11 @@ def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Ma
     table = given["table"]
     wrong = [] if isinstance(table, MssqlCdcTable) else [f"table is an MssqlCdcTable, got {_kind(table)}"]
     return wrong + [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
+
+
+def _plain(error: OSError) -> str:
+    """On one line: delta-rs draws a tree in colours."""
+    return " ".join(_DRAWING.sub(" ", str(error)).split())
 
 
 def _kind(value: Any) -> str:

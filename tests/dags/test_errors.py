@@ -61,6 +61,24 @@ def test_airflow_tries_again_what_is_retryable_and_nothing_else(make_table: Make
     assert set(expected.values()) == {"success", "failed"}
 
 
+def test_a_store_that_cannot_be_reached_is_named_with_what_to_look_at(
+    server: EmbeddedSqlServer, make_table: MakeTable, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nobody = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "here"}
+    keys = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "hidden", "max_retries": "0"}
+    table = make_table(bronze="s3://lake/orders", storage_options={**nobody, **keys})
+    with DAG(dag_id="nobody_listens", schedule=None) as dag:
+        MssqlCdcPlanOperator(task_id="plan", table=table, retries=1, retry_delay=0)
+    dag_run = run(dag)
+    assert states(dag_run)["plan", -1] == "failed"
+    assert tries(dag_run, "plan") == [2]
+    told = "".join(capfd.readouterr())
+    assert "StorageFailed: dbo_orders" in told
+    assert "Connection refused" in told
+    assert "Look at the paths, at delta_conn_id or storage_options" in told
+    assert "hidden" not in told
+
+
 def load_dag(table: MssqlCdcTable, *, dag_id: str, **of_reads: Any) -> DAG:
     """A bootstrap whose reads alone have these arguments."""
     with DAG(dag_id=dag_id, schedule=None) as dag:
