@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from airflow_provider_mssql_cdc.source.connect import driver_label
-from benchmarks import complete, memory, planning, read, report, today
+from benchmarks import changes, complete, memory, planning, read, report, today
 from benchmarks.servers import Server, measured_server
 from benchmarks.tables import ROWS_AT_ONCE, make_numbers, make_orders
 
 FILES = 1000
 MEMORY_FACTOR = 4
 MILLION = 1_000_000
-ON_THE_SERVER = ("read", "memory", "today", "complete", "planning")
+ON_THE_SERVER = ("read", "memory", "today", "complete", "planning", "changes")
 ON_THE_LAKE = ("merge", "chunked")
 """Modules that need no server of ours: ``run(scale)`` gives rows; scale 1 is a million rows."""
 
@@ -82,6 +82,7 @@ def _on_the_server(server: Server, parts: Sequence[str], *, rows: int, repeats: 
             server, files=min(FILES, max(1, rows // 10)), repeats=max(1, repeats // 2)
         ),
         "planning": lambda: planning.run(server, rows=rows),
+        "changes": lambda: changes.run(server, rows=rows // 4, repeats=repeats),
     }
     for name in ON_THE_SERVER:
         if name in parts:

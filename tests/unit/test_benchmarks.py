@@ -20,7 +20,7 @@ from tests.contract.target import VARIABLE, parsed
 from tests.support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("read", "memory", "today", "complete", "planning")
+PARTS = ("read", "memory", "today", "complete", "planning", "changes")
 
 
 @contextmanager
