@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identi
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, retention_status
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.jobs.read_window import WindowRows
+    from airflow_provider_mssql_cdc.jobs.window_rows import WindowRows
 
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:

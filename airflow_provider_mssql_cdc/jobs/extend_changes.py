@@ -21,8 +21,9 @@ from airflow_provider_mssql_cdc.jobs.changes_run import (
     Waiting,
 )
 from airflow_provider_mssql_cdc.jobs.gaps import refuse_foreign_position, refuse_gap
-from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, merged, read_window
+from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.repair_changes import repair_changes
+from airflow_provider_mssql_cdc.jobs.window_rows import WindowRows, merged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.change_files import discard
 from airflow_provider_mssql_cdc.lake.change_names import file_prefix, remove_dead_files

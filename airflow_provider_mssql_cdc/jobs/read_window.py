@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied
 from airflow_provider_mssql_cdc.jobs.change_schema import agree_on_columns
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun
 from airflow_provider_mssql_cdc.jobs.gaps import refuse_gap
+from airflow_provider_mssql_cdc.jobs.window_rows import WindowRows
 from airflow_provider_mssql_cdc.lake.change_files import (
     COMMITS_SCHEMA,
     ChangeStamp,
@@ -20,8 +21,7 @@ from airflow_provider_mssql_cdc.lake.change_files import (
     stage_changes,
 )
 from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, Window
-from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.source.watermarks import zone_of
 from airflow_provider_mssql_cdc.tsql import changes
 from airflow_provider_mssql_cdc.tsql.cdc import change_rows
@@ -38,24 +38,6 @@ class Sized(Protocol):
 
 
 Batch = TypeVar("Batch", bound=Sized)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRows:
-    """The rows of a window as files that nobody sees yet.
-
-    :param window: what was read; it may end earlier than asked for.
-    :param until: the commit at its end with its time; None where that is no mapped commit.
-    """
-
-    window: Window
-    instance: CaptureInstance
-    files: tuple[StagedFile, ...]
-    counts: ChangeCounts
-    until: CommitStamp | None
-    batch: int
-    read_seconds: float = 0.0
-    read_mb: float = 0.0
 
 
 @dataclass(slots=True)
@@ -129,15 +111,3 @@ def _commits(run: ChangesRun, window: Window, limit: int | None) -> WindowCommit
     except PermissionDenied as exc:
         run.note(f"commit times stay NULL and the window is not cut: {exc}")
         return WindowCommits([])
-
-
-def merged(one: WindowRows, other: WindowRows) -> WindowRows:
-    """Two windows that touch, as one."""
-    return replace(
-        other,
-        window=Window(one.window.after, other.window.until),
-        files=one.files + other.files,
-        counts=one.counts.plus(other.counts),
-        read_seconds=one.read_seconds + other.read_seconds,
-        read_mb=one.read_mb + other.read_mb,
-    )

@@ -7,7 +7,8 @@ import logging
 from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.jobs.change_facts import write_window_facts
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone, ChangesRun
-from airflow_provider_mssql_cdc.jobs.read_window import WindowRows, merged, read_window
+from airflow_provider_mssql_cdc.jobs.read_window import read_window
+from airflow_provider_mssql_cdc.jobs.window_rows import WindowRows, merged
 from airflow_provider_mssql_cdc.lake.change_files import discard
 from airflow_provider_mssql_cdc.lake.change_names import file_prefix
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved
