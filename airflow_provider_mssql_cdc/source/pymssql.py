@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pymssql
@@ -122,11 +123,18 @@ def _column(values: Sequence[Any], field: pa.Field, table: str) -> pa.Array:
     :raises ValueDoesNotFit: names the column, never the value.
     """
     try:
-        array = pa.array(values, field.type)
+        array = pa.array(_texts(values) if field.type == pa.string() else values, field.type)
         return in_calendar(array) if pa.types.is_timestamp(field.type) and field.type.tz else array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         # the exception's text shows the value
         raise does_not_fit(table, field.name, field.type) from None
+
+
+def _texts(values: Sequence[Any]) -> Sequence[Any]:
+    """Texts as they are, UUIDs as the server and the other driver print them."""
+    if isinstance(next((value for value in values if value is not None), None), UUID):
+        return [None if value is None else str(value).upper() for value in values]
+    return values
 
 
 DRIVER = Driver(f"pymssql {importlib.metadata.version('pymssql')}", PymssqlConnection, ERRORS)

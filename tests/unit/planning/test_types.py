@@ -36,7 +36,7 @@ MAPPED = [
     ("xml", "string", "CAST([c] AS nvarchar(max))"),
     ("json", "string", "CAST([c] AS nvarchar(max))"),
     ("vector", "string", "CAST([c] AS nvarchar(max))"),
-    ("uniqueidentifier", "string", "CONVERT(varchar(36), [c])"),
+    ("uniqueidentifier", "string", "[c]"),
     ("binary(8)", "binary", "[c]"),
     ("varbinary(max)", "binary", "[c]"),
     ("image", "binary", "CAST([c] AS varbinary(max))"),
@@ -79,7 +79,7 @@ def whole(target: str, read: str, wide: str, most: int) -> str:
         ("varchar(20)", "int", "int32", "CAST([c] AS int)"),
         ("decimal(38,0)", "bigint", "int64", "CAST([c] AS bigint)"),
         ("bigint", "tinyint", "int16", "CAST(CAST([c] AS tinyint) AS smallint)"),
-        ("varchar(50)", "uniqueidentifier", "string", "CONVERT(varchar(36), CAST([c] AS uniqueidentifier))"),
+        ("varchar(50)", "uniqueidentifier", "string", "CAST([c] AS uniqueidentifier)"),
         (
             "hierarchyid",
             "varbinary(892)",
