@@ -92,7 +92,10 @@ class ChangeSource:
         return Reach(asked, low(self.session, asked), captured(self.session))
 
     def bridges(self) -> list[Reach]:
-        """What the table's other capture instances can give; those that are not ready give nothing."""
+        """What the table's other capture instances can give; asked when the configured one does not do.
+
+        Those that are not ready give nothing.
+        """
         reaches = []
         for sibling in self.siblings:
             with contextlib.suppress(NotReadyYet):

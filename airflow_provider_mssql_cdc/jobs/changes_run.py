@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from airflow_provider_mssql_cdc.model.changes import ChangeCounts, ChangesState
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage
 from airflow_provider_mssql_cdc.planning.intervals import DataInterval
-from airflow_provider_mssql_cdc.planning.windows import Reach
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -143,7 +141,3 @@ class ChangesRun:
         if sentence not in self.notes:
             self.notes.append(sentence)
             log.warning("%s: %s", self.table.label, sentence)
-
-    def bridges(self) -> Sequence[Reach]:
-        """What the table's other capture instances can give; asked when the configured one does not do."""
-        return self.source.bridges()

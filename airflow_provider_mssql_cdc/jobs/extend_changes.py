@@ -107,7 +107,7 @@ def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
         return Waiting(interval.end, reason)
     lower, _ = commits_before(run.session, interval.start)
     base = run.coverage.base
-    kept = run.source.reach().keeps(base) or any(reach.keeps(base) for reach in run.bridges())
+    kept = run.source.reach().keeps(base) or any(reach.keeps(base) for reach in run.source.bridges())
     decision = decide_interval(run.coverage, interval, lower=lower, upper=upper, base_kept=kept)
     if isinstance(decision, Extend):
         return extend_changes(run, decision.until)
@@ -163,7 +163,7 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
     :raises RetentionGap: nobody keeps what follows.
     """
     configured, position = run.source.reach(), run.position
-    others = () if configured.keeps(position) else run.bridges()
+    others = () if configured.keeps(position) else run.source.bridges()
     reading = choose_reading(position, configured, others=others, bound=bound)
     if reading is None:
         refuse_gap(run, configured, position=position)

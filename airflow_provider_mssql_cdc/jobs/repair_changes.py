@@ -92,7 +92,7 @@ def _read(run: ChangesRun, window: Window, *, batch: int, prefix: str) -> Window
 def _pieces(run: ChangesRun, window: Window) -> list[tuple[CaptureInstance, Window]]:
     """All of them, before the first is read."""
     configured = run.source.reach()
-    others = () if configured.keeps(window.after) else run.bridges()
+    others = () if configured.keeps(window.after) else run.source.bridges()
     try:
         return [(reach.instance, piece) for reach, piece in readings_of(window, configured, others=others)]
     except LookupError as exc:

@@ -316,13 +316,18 @@ def test_intervals_in_any_order_and_again_give_the_same_bronze(world: ChangesWor
     assert len(world.facts("repair")) == 5
 
 
-def test_a_repair_replaces_exactly_its_rows(world: ChangesWorld) -> None:
-    world.bootstrap()
+def three_hours_are_read(world: ChangesWorld) -> None:
+    """Six changes in each, that leave no row."""
     for _ in range(3):
         world.insert(*range(100, 103))
         world.execute("DELETE FROM dbo.orders WHERE id >= 100")
         world.tick(3600)
     world.changes()
+
+
+def test_a_repair_replaces_exactly_its_rows(world: ChangesWorld) -> None:
+    world.bootstrap()
+    three_hours_are_read(world)
     DeltaTable(world.table.bronze).optimize.compact()
     rows, source = world.change_rows(), world.rebuilt()
     batches = {row["_start_lsn"]: row["_batch_id"] for row in world.bronze("_operation > 0")}
@@ -446,11 +451,7 @@ def test_what_a_runs_next_try_tidies_up_is_read_again_by_whoever_staged_it(
 ) -> None:
     """Backfills in parallel: the second try of one run removes what the other one has just staged."""
     world.bootstrap()
-    for _ in range(3):
-        world.insert(*range(100, 103))
-        world.execute("DELETE FROM dbo.orders WHERE id >= 100")
-        world.tick(3600)
-    world.changes()
+    three_hours_are_read(world)
     world.insert(50)
     world.tick(3600)
     again = world.attempt("changes", try_number=2)
