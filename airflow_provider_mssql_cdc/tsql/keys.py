@@ -136,9 +136,10 @@ def count_slices(table: SourceTable, column: Column, *, lower: str, upper: str, 
         distance = f"CAST({name} - {low.text} AS bigint)"
     else:
         distance = f"(CAST({name} AS bigint) - CAST({low.text} AS bigint))"
+    whole_width = f"CAST({int(width)} AS bigint)"
     return Statement(
         "SELECT g.[__$slice] AS slice, COUNT_BIG(*) AS row_count\n"
-        f"FROM (\nSELECT {distance} / CAST({int(width)} AS bigint) AS [__$slice]\n"
+        f"FROM (\nSELECT {distance} / {whole_width} AS [__$slice]\n"
         f"FROM {table_name(table)}\n"
         f"WHERE {name} >= {low.text} AND {name} <= {high.text}\n"
         ") AS g\n"

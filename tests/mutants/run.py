@@ -5,7 +5,7 @@
     python -m tests.mutants.run            all of them
     python -m tests.mutants.run typed      those whose name holds "typed"
 
-First every named test has to be green on the code as it is. Then, per mutant, exactly one text is
+First every named test has to be green on the code as it is. Then, per mutant, one piece of code is
 replaced in one file of the copy and the named test is run: it must fail. A test that cannot be
 collected, or that does not end, proves nothing and counts against the mutant.
 """
@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.mutants.table import MUTANTS, Mutant
+from tests.mutants.mutant import Mutant
+from tests.mutants.sites import mutated, sites
+from tests.mutants.table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("airflow_provider_mssql_cdc", "tests", "dags_examples", "demo", "pyproject.toml")
@@ -65,11 +67,12 @@ def outcome_of(test: str, project: Path) -> str:
 
 @contextmanager
 def applied(mutant: Mutant, project: Path) -> Iterator[None]:
-    path = project / mutant.file
+    found = sites(mutant, ROOT)
+    if len(found) != 1:
+        raise SystemExit(f"{mutant.name}: {len(found)} places in functions named {mutant.function}")
+    path = project / found[0].file.relative_to(ROOT)
     original = path.read_text()
-    if original.count(mutant.text) != 1:
-        raise SystemExit(f"{mutant.name}: its text is {original.count(mutant.text)} times in {mutant.file}")
-    path.write_text(original.replace(mutant.text, mutant.replacement))
+    path.write_text(mutated(mutant, found[0]))
     try:
         yield
     finally:

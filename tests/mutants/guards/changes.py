@@ -1,0 +1,182 @@
+"""Guards of changes: windows, intervals, repairs, schema changes, the capture trigger."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import MODULE, Mutant
+
+CHANGES = "tests/unit/jobs/test_changes.py"
+CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
+WINDOWS = "tests/unit/planning/test_windows.py"
+INTERVALS = "tests/unit/planning/test_intervals.py"
+TRIGGER = "tests/unit/triggers/test_capture.py"
+
+MUTANTS = (
+    Mutant(
+        "changes: a window is committed at the position it started from alone",
+        "commit_window.once",
+        """\
+[
+    *_moved(bronze, window),
+    *_batch_transactions(bronze, batch),
+    *_stamp_transactions(stamp),
+    *instance_transactions(instance),
+]
+""",
+        """\
+[
+    *lsn_transactions(CHANGES, window.until),
+    Transaction(BATCH, batch),
+    *_stamp_transactions(stamp),
+    *instance_transactions(instance),
+]
+""",
+        f"{CHANGES}::test_two_runs_at_once_add_every_change_once",
+    ),
+    Mutant(
+        "changes: the low watermark is asked for again after the read",
+        "read_window",
+        "refuse_gap(run, run.source.still_there(instance), position=window.after)",
+        "pass",
+        f"{CHANGES}::test_a_window_is_not_committed_when_cleanup_overtook_the_read",
+    ),
+    Mutant(
+        "changes: the instance is still the one that the read began with",
+        "ChangeSource.still_there",
+        "refreshed(self.session, instance)",
+        "instance",
+        f"{CHANGE_GUARDS}::test_an_instance_made_again_while_it_is_read_commits_nothing",
+    ),
+    Mutant(
+        "changes: a gap is not stepped over",
+        "Reach.keeps",
+        "position.incremented() >= self.low",
+        "True",
+        f"{CHANGE_GUARDS}::test_a_gap_is_recorded_refused_and_moves_nothing",
+    ),
+    Mutant(
+        "changes: an empty range is never sent",
+        "_next_reading",
+        "reading if reading.until > position else None",
+        "reading",
+        f"{CHANGES}::test_a_second_run_reads_no_change_twice_and_commits_nothing",
+    ),
+    Mutant(
+        "changes: a position ahead of the server is refused",
+        "refuse_foreign_position",
+        "position > reached",
+        "False",
+        f"{CHANGE_GUARDS}::test_a_restored_database_that_is_behind_the_position_is_refused",
+    ),
+    Mutant(
+        "changes: a replica that is behind is tried again",
+        "refuse_foreign_position",
+        "is_read_only(run.session)",
+        "False",
+        f"{CHANGE_GUARDS}::test_a_replica_that_is_behind_is_tried_again",
+    ),
+    Mutant(
+        "changes: an LSN given out again is noticed by its commit time",
+        "is_same_commit_time",
+        "(recorded - mapped) % _QUARTER_HOUR == timedelta()",
+        "True",
+        f"{CHANGE_GUARDS}::test_a_restored_database_that_has_overtaken_the_position_is_refused",
+    ),
+    Mutant(
+        "changes: below a newer instance's start capture itself is the bound",
+        "choose_reading",
+        "min(bound, configured.low.decremented(), bridge.captured or position)",
+        "min(bound, configured.low.decremented())",
+        f"{CHANGE_GUARDS}::test_below_the_newer_instances_start_nothing_is_taken_for_read_before_capture_was_there",
+    ),
+    Mutant(
+        "changes: windows are cut where the newer instance begins",
+        "choose_reading",
+        "configured.keeps(position)",
+        "True",
+        f"{WINDOWS}::test_the_instance_that_leads_on",
+    ),
+    Mutant(
+        "changes: without coverage nothing is read",
+        "run_changes",
+        "not request.start_now and (bronze is None or bronze.state.coverage is None)",
+        "False",
+        f"{CHANGES}::test_without_a_snapshot_a_run_is_skipped_and_says_what_is_missing",
+    ),
+    Mutant(
+        "changes: a facts row that is missing is written again",
+        "run_changes",
+        "write_missing_facts(run)",
+        "pass",
+        f"{CHANGES}::test_a_facts_row_that_was_not_written_comes_with_the_next_run",
+    ),
+    Mutant(
+        "repairs: committed on the very version they were worked out on",
+        "Bronze.commit",
+        "None if overtaken else 0",
+        "None",
+        f"{CHANGES}::test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing",
+    ),
+    Mutant(
+        "repairs: rows of snapshots stay",
+        MODULE,
+        "_FIRST_CHANGE = 1",
+        "_FIRST_CHANGE = 0",
+        f"{CHANGES}::test_a_repair_leaves_the_rows_of_snapshots_as_they_are",
+    ),
+    Mutant(
+        "repairs: changes outside the window stay",
+        "_in_window",
+        "pc.less_equal(lsns, window.until.text)",
+        "pc.is_valid(lsns)",
+        f"{CHANGES}::test_a_repair_replaces_exactly_its_rows",
+    ),
+    Mutant(
+        "intervals: one whose commits are forgotten is not repaired",
+        "decide_interval",
+        "lower is None and (not base_kept)",
+        "False",
+        f"{INTERVALS}::test_what_a_run_does_with_its_interval",
+    ),
+    Mutant(
+        "intervals: in the repeated hour no earlier commit is cut off",
+        "wall_cut",
+        "begins < local < ends or (local == begins and at >= after)",
+        "False",
+        f"{INTERVALS}::test_the_cut_never_goes_back_and_never_cuts_off_an_earlier_commit",
+    ),
+    Mutant(
+        "schema: a column that CDC does not record is never filled with NULL",
+        "decide_schema",
+        "raise SchemaDrift(_not_recorded(instance, lost))",
+        "pass",
+        f"{CHANGE_GUARDS}::test_a_column_dropped_and_added_again_stops",
+    ),
+    Mutant(
+        "schema: a new column is accepted on purpose or not at all",
+        "decide_schema",
+        "added and (not accept_nulls)",
+        "False",
+        f"{CHANGE_GUARDS}::test_a_column_that_the_newer_instance_adds_stops_where_it_begins",
+    ),
+    Mutant(
+        "capture: a look at the server never holds up the event loop",
+        "MssqlCdcCaptureTrigger._attempt",
+        "await asyncio.to_thread(self._look, connection)",
+        "self._look(connection)",
+        f"{TRIGGER}::test_a_server_that_says_nothing_does_not_hold_up_the_event_loop",
+    ),
+    Mutant(
+        "changes: files that another's tidying took are staged again, under the next number",
+        "until_committed",
+        "missed or reload is None",
+        "True",
+        f"{CHANGES}::test_what_a_runs_next_try_tidies_up_is_read_again_by_whoever_staged_it",
+    ),
+    Mutant(
+        "P3 quiet commits that fill a window do not hold the position up",
+        "_read_on",
+        "not rows.files",
+        "False",
+        f"{CHANGES}::test_a_change_behind_more_quiet_commits_than_a_window_holds_is_read",
+    ),
+)
