@@ -7,6 +7,7 @@
     │   ├── DeadlockVictim          the server chose this statement (1205)
     │   ├── LockTimeout             SET LOCK_TIMEOUT ran out (1222)
     │   ├── ConnectionBroken        network, failover, timeout, a result that ended early
+    │   │   └── ServerUnreachable   no connection was made: name, port, route or silence
     │   ├── ServerBusy              throttled, paused or moving (Azure), update conflict (3960)
     │   ├── ReplicaBehind           the session's own now() is below the stamp it would write
     │   ├── NotReadyYet             capture has not reached what is needed
@@ -63,6 +64,10 @@ class LockTimeout(RetryableError):
 
 class ConnectionBroken(RetryableError):
     """The connection failed, timed out, or a result ended before its end."""
+
+
+class ServerUnreachable(ConnectionBroken):
+    """Nothing was connected: the host is unknown, refuses, is not routed to or does not answer."""
 
 
 class ServerBusy(RetryableError):

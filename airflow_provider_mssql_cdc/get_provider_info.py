@@ -10,10 +10,83 @@ _INTEGRATION = "SQL Server change data capture"
 _PACKAGE = "airflow_provider_mssql_cdc"
 
 
+def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
+    """A field that may stay empty; without a default, so that nothing is stored that nobody chose."""
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+_FORM = {
+    "driver": _field(
+        "Driver",
+        "Empty takes mssql-python where it is installed, else pymssql.",
+        "string",
+        enum=["mssql-python", "pymssql"],
+    ),
+    "encryption": _field(
+        "Encryption",
+        "Empty means request: encrypted when the server insists. require encrypts everything and checks the "
+        "certificate. strict is TDS 8, by mssql-python alone.",
+        "string",
+        enum=["request", "require", "strict", "off"],
+    ),
+    "trust_server_certificate": _field(
+        "Trust any server certificate",
+        "Take a self-signed certificate too: encrypted, and open to whoever can stand in between.",
+        "boolean",
+        default=False,
+    ),
+    "certificate_authorities": _field(
+        "CA file",
+        "Path of a PEM file on each worker with the authorities to trust, for instance /etc/ssl/erp-ca.pem.",
+        "string",
+    ),
+    "certificate_host": _field(
+        "Host name in certificate",
+        "A name that the certificate may have as well as the host's; by mssql-python alone.",
+        "string",
+    ),
+    "application_intent": _field(
+        "Application intent",
+        "ReadOnly lets an availability group route the reads to a readable secondary.",
+        "string",
+        enum=["ReadWrite", "ReadOnly"],
+    ),
+    "multi_subnet_failover": _field(
+        "Multi-subnet failover",
+        "For a listener with addresses in several subnets; by mssql-python alone.",
+        "boolean",
+        default=False,
+    ),
+    "isolation": _field(
+        "Isolation",
+        "Of every read whose table names none. Empty means READ COMMITTED; snapshot needs "
+        "ALLOW_SNAPSHOT_ISOLATION in the database.",
+        "string",
+        enum=["read committed", "snapshot"],
+    ),
+    "login_timeout_seconds": _field(
+        "Login timeout (s)", "For the connection and the login; 30 when empty.", "integer", minimum=0
+    ),
+    "query_timeout_seconds": _field(
+        "Query timeout (s)",
+        "Longest silence of the server within a statement; 3600 when empty, 0 waits for ever.",
+        "integer",
+        minimum=0,
+    ),
+    "lock_timeout_seconds": _field(
+        "Lock timeout (s)",
+        "Longest wait for a lock (error 1222); 300 when empty, 0 waits for ever.",
+        "integer",
+        minimum=0,
+    ),
+}
+
+
 def get_provider_info() -> dict[str, Any]:
     """The entry point ``apache_airflow_provider``; its shape is Airflow's ``provider_info.schema.json``.
 
-    The connection type is the Microsoft SQL Server provider's own ``mssql``: no second one is registered.
+    The form of the connection type is data here, not methods of the hook, which are deprecated for it since
+    Airflow 3.2; ``provider.yaml.schema.json`` of Airflow describes ``conn-fields``.
     """
     return {
         "package-name": "airflow-provider-mssql-cdc",
@@ -36,12 +109,28 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.on_call",
                 "operators.changes",
                 "operators.merge",
-                "operators.merge",
             )
         ],
         "sensors": [_modules("sensors.capture")],
         "triggers": [_modules("triggers.capture")],
         "hooks": [_modules("hooks.mssql_cdc")],
+        "connection-types": [
+            {
+                "connection-type": "mssql_cdc",
+                "hook-class-name": f"{_PACKAGE}.hooks.mssql_cdc.MssqlCdcHook",
+                "hook-name": "SQL Server (CDC)",
+                "ui-field-behaviour": {
+                    "relabeling": {"schema": "Database"},
+                    "placeholders": {
+                        "host": "erp-db.internal, or server\\instance",
+                        "port": "1433",
+                        "schema": "the database whose tables are loaded",
+                        "login": "loader",
+                    },
+                },
+                "conn-fields": _FORM,
+            }
+        ],
         "extra-links": [f"{_PACKAGE}.operators.links.MssqlCdcFactsLink"],
     }
 

@@ -17,21 +17,18 @@ def airflow_connection(
     tls: str,
     extra: Mapping[str, Any] | None = None,
 ) -> str:
-    """The JSON for an ``AIRFLOW_CONN_*`` variable, as ``MsSqlHook`` and ``MssqlCdcHook`` read it.
+    """The JSON for an ``AIRFLOW_CONN_*`` variable, as ``MssqlCdcHook`` reads it.
 
     :param tls: the listener's mode; its certificate is self-signed, so it is trusted on purpose.
-    :param extra: more extras; one with the name of ours replaces it, ``mssql_cdc`` is merged.
+    :param extra: more extras; one with the name of ours replaces it.
     """
     merged: dict[str, Any] = {"encryption": {"off": "off", "login": "request", "required": "require"}[tls]}
-    ours: dict[str, Any] = {} if tls == "off" else {"trust_server_certificate": True}
-    given = dict(extra or {})
-    ours |= given.pop("mssql_cdc", {})
-    merged |= given
-    if ours:
-        merged["mssql_cdc"] = ours
+    if tls != "off":
+        merged["trust_server_certificate"] = True
+    merged |= extra or {}
     return json.dumps(
         {
-            "conn_type": "mssql",
+            "conn_type": "mssql_cdc",
             "host": host,
             "port": port,
             "login": login,

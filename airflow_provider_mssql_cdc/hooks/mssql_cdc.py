@@ -1,38 +1,55 @@
-"""``MssqlCdcHook``: Airflow's ``MsSqlHook`` on the same connection, with sessions that read for CDC.
+"""``MssqlCdcHook``: Airflow's ``MsSqlHook`` on a connection of type ``mssql_cdc``, and sessions for CDC.
 
 Importing this module imports the provider's hook and with it pymssql, so operators import it in
-``execute``, never where a DAG is parsed.
+``execute``, never where a DAG is parsed. The form of the connection type is in ``get_provider_info``.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
 
-from airflow_provider_mssql_cdc.source.connect import settings_of
-from airflow_provider_mssql_cdc.source.extras import pymssql_extras, read_extras
+from airflow_provider_mssql_cdc.errors import MssqlCdcError
+from airflow_provider_mssql_cdc.source.connect import (
+    CONNECTION_TYPE,
+    refuse_other_types,
+    settings_of,
+)
+from airflow_provider_mssql_cdc.source.connection_report import connection_report
+from airflow_provider_mssql_cdc.source.extras import foreign_to_mssql_hook, pymssql_extras, read_extras
+from airflow_provider_mssql_cdc.source.pymssql import plain_connection
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import DEFAULT_PORT, ConnectionSettings
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+log = logging.getLogger(__name__)
+
+_OF_A_CURSOR = ("autocommit", "as_dict", "arraysize", "use_datetime2", "charset")
+_warned: set[str] = set()
+
 
 class MssqlCdcHook(MsSqlHook):
-    """Read SQL Server tables and their changes through an Airflow connection of type ``mssql``.
+    """Read SQL Server tables and their changes through an Airflow connection of type ``mssql_cdc``.
 
-    Everything that ``MsSqlHook`` does works as it does there; statements are not logged, because their
-    parameters are key values. What belongs to this package is in the connection's extra under
-    ``mssql_cdc``, for instance ``{"mssql_cdc": {"driver": "pymssql", "trust_server_certificate": true}}``.
+    Everything that ``MsSqlHook`` does works here, for ``SQLExecuteQueryOperator`` as well, by pymssql;
+    statements are not logged, because their parameters are key values. A connection of type ``mssql``
+    is taken too.
 
     :param mssql_conn_id: the Airflow connection.
     :param schema: database to use in place of the connection's.
     """
 
-    def __init__(self, mssql_conn_id: str = MsSqlHook.default_conn_name, **kwargs: Any) -> None:
+    conn_type = CONNECTION_TYPE
+    hook_name = "SQL Server (CDC)"
+    default_conn_name = "mssql_cdc_default"
+
+    def __init__(self, mssql_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         self._given: Connection | None = kwargs.pop("connection", None)
         if self._given is not None:
             kwargs["connection"] = _for_pymssql(self._given)
@@ -50,29 +67,69 @@ class MssqlCdcHook(MsSqlHook):
         if self._settings is None:
             original = self._given or super().get_connection(self.mssql_conn_id)
             self._settings = settings_of(original, database=self.schema)
+            _warn_of_foreign_extras(original)
         return self._settings
 
     def session(self, *, isolation: str | None = None) -> SourceSession:
         """A session over a connection of its own; use it in ``with``.
 
-        :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT.
+        :param isolation: ``"snapshot"`` for SNAPSHOT; None for what the connection says, by default
+            READ COMMITTED.
         """
-        return SourceSession(self.settings, isolation=isolation)
+        return SourceSession(self.settings, isolation=isolation or self.settings.isolation)
+
+    def get_conn(self) -> Any:
+        """A ``pymssql`` connection; with type ``mssql_cdc`` encryption and trust are as for a read."""
+        if self.connection.conn_type != CONNECTION_TYPE:
+            return super().get_conn()
+        extras = self.connection.extra_dejson
+        cursors = {name: extras[name] for name in _OF_A_CURSOR if name in extras}
+        return plain_connection(self.settings, cursors)
+
+    def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # DbApiHook's has no annotation
+        """What "Test" in Airflow's UI shows: the server, the database, CDC, and what this login may read.
+
+        The test runs in the API server, by the driver that a task would use if it were installed there.
+        """
+        try:
+            with self.session() as session:
+                return True, connection_report(session)
+        except MssqlCdcError as exc:
+            return False, str(exc)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
-        """The connection as ``MsSqlHook`` can use it: ours taken out of the extra, port 1433 when missing."""
+        """The connection as ``MsSqlHook`` can use it: pymssql's extras alone, port 1433 when missing."""
         return _for_pymssql(super().get_connection(conn_id))
 
 
 def _for_pymssql(connection: Connection) -> Connection:
     """Nothing is left in it that ``pymssql.connect`` would stumble over.
 
-    :raises ConfigurationError: an extra that belongs to neither driver.
+    :raises ConfigurationError: a connection of another type, or an extra that is not known.
     """
+    refuse_other_types(connection)
     extras = connection.extra_dejson
     read_extras(extras, conn_id=connection.conn_id)
     plain = copy.copy(connection)
     plain.port = connection.port or DEFAULT_PORT
     plain.extra = json.dumps(pymssql_extras(extras))
     return plain
+
+
+def _warn_of_foreign_extras(connection: Connection) -> None:
+    """Once per connection and process: ours work here, and end ``MsSqlHook`` on the same connection."""
+    if connection.conn_type == CONNECTION_TYPE or connection.conn_id in _warned:
+        return
+    if foreign := foreign_to_mssql_hook(connection.extra_dejson):
+        _warned.add(connection.conn_id)
+        log.warning(
+            "connection %s is of type %s and its extra holds %s: MsSqlHook and the UI's test cannot open it "
+            "(connect() got an unexpected keyword argument %r). Make it type %s, where settings are fields "
+            "of the form",
+            connection.conn_id,
+            connection.conn_type,
+            ", ".join(foreign),
+            foreign[0],
+            CONNECTION_TYPE,
+        )

@@ -16,6 +16,7 @@ class SourceFacts:
     :param login: for messages that name a missing GRANT (the database user).
     :param cdc_enabled: of the database.
     :param table: the source table, when it could be found.
+    :param likely_table: (schema, name) that the user, or else the instance's name, says; it may not exist.
     :param tracked: ``sys.tables.is_tracked_by_cdc``; None when no table is visible.
     :param instance: what the help procedure showed of the capture instance.
     :param other_instances: names of the table's (or database's) other visible capture instances.
@@ -34,6 +35,7 @@ class SourceFacts:
     database: str
     cdc_enabled: bool | None = None
     table: SourceTable | None = None
+    likely_table: tuple[str, str] | None = None
     tracked: bool | None = None
     instance: CaptureInstance | None = None
     other_instances: tuple[str, ...] = ()

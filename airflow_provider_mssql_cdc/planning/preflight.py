@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.planning.grants import grant_changes, grant_table, join_role
 from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
-from airflow_provider_mssql_cdc.tsql.cdc import change_table
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
 
 _STALE_SECONDS = 30 * 60
 
@@ -66,9 +66,8 @@ def _no_instance(facts: SourceFacts) -> str:
     if facts.table is not None and facts.tracked:
         return (
             f"capture instance {asked} is not visible to user {facts.login}, though CDC tracks "
-            f"{facts.table.label}: GRANT SELECT ON {_object(facts)} TO {_user(facts)}, and if the instance "
-            f"has a gating role, ALTER ROLE <the role> ADD MEMBER {_user(facts)} "
-            "(sys.sp_cdc_help_change_data_capture shows the role to db_owner)"
+            f"{facts.table.label}: {_grant(facts)}; {grant_changes(asked, facts.login)}; "
+            f"{_gating_role(facts)}"
         )
     if facts.table is not None and facts.tracked is False:
         return (
@@ -76,15 +75,29 @@ def _no_instance(facts: SourceFacts) -> str:
             f"@source_schema = N'{_literal(facts.table.schema)}', "
             f"@source_name = N'{_literal(facts.table.name)}', @role_name = NULL"
         )
-    visible = (
-        f"visible ones: {', '.join(sorted(facts.other_instances))}"
-        if facts.other_instances
-        else (
-            f"none is visible to user {facts.login}, who needs SELECT on the captured columns of a tracked "
-            "table and membership of the instance's gating role to see it"
-        )
+    missing = (
+        f"there is no capture instance {asked} in database {facts.database} that user {facts.login} sees"
     )
-    return f"there is no capture instance {asked} in database {facts.database}; {visible}"
+    if facts.other_instances:
+        return f"{missing}; visible ones: {', '.join(sorted(facts.other_instances))}. {_all_grants(facts)}"
+    return f"{missing}, and no other one. {_all_grants(facts)}"
+
+
+def _all_grants(facts: SourceFacts) -> str:
+    """SQL Server hides what a login may not read: without a right, missing and forbidden look alike."""
+    schema, table = facts.likely_table or ("<schema>", "<table>")
+    return (
+        f"If it exists, the login lacks the rights to see it, and a db_owner runs: "
+        f"{grant_table(schema, table, facts.login)}; {grant_changes(facts.capture_instance, facts.login)}; "
+        f"{_gating_role(facts)}"
+    )
+
+
+def _gating_role(facts: SourceFacts) -> str:
+    return (
+        f"and if the instance has a gating role, ALTER ROLE <the role> ADD MEMBER {_shown(facts.login)} "
+        "(sys.sp_cdc_help_change_data_capture shows the role to db_owner)"
+    )
 
 
 def _right_problems(facts: SourceFacts) -> Iterator[str]:
@@ -92,19 +105,15 @@ def _right_problems(facts: SourceFacts) -> Iterator[str]:
     assert instance is not None
     if facts.select_denied:
         names = ", ".join(map(_shown, facts.select_denied))
-        yield (
-            f"user {facts.login} may not read column(s) {names} of {_label(facts)}: "
-            f"GRANT SELECT ON {_object(facts)} TO {_user(facts)}"
-        )
+        yield (f"user {facts.login} may not read column(s) {names} of {_label(facts)}: {_grant(facts)}")
     if facts.may_read_changes is False:
         yield (
-            f"user {facts.login} may not read the change table: "
-            f"GRANT SELECT ON {change_table(instance.name).replace('%%', '%')} TO {_user(facts)}"
+            f"user {facts.login} may not read the change table: {grant_changes(instance.name, facts.login)}"
         )
     if facts.in_gating_role is False and instance.role_name:
         yield (
             f"user {facts.login} is not in the gating role of {instance.name}: "
-            f"ALTER ROLE {_shown(instance.role_name)} ADD MEMBER {_user(facts)}"
+            f"{join_role(instance.role_name, facts.login)}"
         )
 
 
@@ -114,7 +123,7 @@ def _table_problems(facts: SourceFacts, allow: Collection[str]) -> Iterator[str]
     if facts.table is None:
         yield (
             f"the table of capture instance {instance.name} is not visible to user {facts.login}: "
-            f"GRANT SELECT ON {_object(facts)} TO {_user(facts)}"
+            f"{_grant(facts)}"
         )
     if instance.drop_pending:
         yield (
@@ -183,15 +192,11 @@ def _label(facts: SourceFacts) -> str:
     return f"{facts.instance.source_schema}.{facts.instance.source_table}"
 
 
-def _object(facts: SourceFacts) -> str:
+def _grant(facts: SourceFacts) -> str:
     if facts.table is not None:
-        return qualified(facts.table.schema, facts.table.name).replace("%%", "%")
+        return grant_table(facts.table.schema, facts.table.name, facts.login)
     assert facts.instance is not None
-    return qualified(facts.instance.source_schema, facts.instance.source_table).replace("%%", "%")
-
-
-def _user(facts: SourceFacts) -> str:
-    return _shown(facts.login)
+    return grant_table(facts.instance.source_schema, facts.instance.source_table, facts.login)
 
 
 def _shown(name: str) -> str:

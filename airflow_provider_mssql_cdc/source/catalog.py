@@ -142,6 +142,7 @@ def _facts_without_instance(
         database=database["database_name"],
         cdc_enabled=bool(database["is_cdc_enabled"]),
         table=None if row is None else _table_of(row, database),
+        likely_table=next(_pairs(capture_instance, source), None),
         tracked=None if row is None else bool(row["is_tracked_by_cdc"]),
         other_instances=others,
     )
@@ -186,8 +187,8 @@ def _facts(
         instance=instance,
         other_instances=others,
         select_denied=tuple(name for name in denied if name in captured),
-        may_read_changes=_may_read_changes(session, instance),
-        in_gating_role=_in_role(session, instance.role_name),
+        may_read_changes=may_read_changes(session, instance),
+        in_gating_role=in_role(session, instance.role_name),
         row_level_security=_row_level_security(session, table),
         may_unmask=_probe(session, catalog.may_unmask(), "may_unmask"),
         last_capture_age_seconds=newest_capture(session)[1],
@@ -199,7 +200,7 @@ def _facts(
     )
 
 
-def _may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool | None:
+def may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool | None:
     """Asked, and where the answer is NULL, since an object that is not visible is none, tried."""
     told = _probe(session, catalog.may_select(cdc.change_table(instance.name)), "may_select")
     if told is not None:
@@ -213,7 +214,7 @@ def _may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool
     return True
 
 
-def _in_role(session: SourceSession, role: str | None) -> bool | None:
+def in_role(session: SourceSession, role: str | None) -> bool | None:
     """Whether the gating role lets this user in; None without a role."""
     if role is None:
         return None

@@ -41,7 +41,7 @@ def trusted_by_freetds(settings: ConnectionSettings) -> Iterator[None]:
     if authorities is None:
         raise ConfigurationError(
             f"connection {settings.conn_id!r} requires encryption and this machine has no list of "
-            'authorities: name one in {"mssql_cdc": {"certificate_authorities": "/ca.pem"}}'
+            "authorities: name one in certificate_authorities"
         )
     with tempfile.TemporaryDirectory(prefix="mssql-cdc-") as folder:
         file = Path(folder) / "freetds.conf"

@@ -14,14 +14,17 @@ from airflow_provider_mssql_cdc.source.settings import DEFAULT_PORT, ConnectionS
 
 log = logging.getLogger(__name__)
 
+CONNECTION_TYPE = "mssql_cdc"
+CONNECTION_TYPES = (CONNECTION_TYPE, "mssql")
 _FASTER = 'pip install "airflow-provider-mssql-cdc[mssql-python]"'
 _said_once = threading.Event()
 
 
 class AirflowConnection(Protocol):
-    """The fields of ``airflow.sdk.Connection`` that describe an ``mssql`` server."""
+    """The fields of ``airflow.sdk.Connection`` that describe a SQL Server."""
 
     conn_id: str
+    conn_type: str | None
     host: str | None
     login: str | None
     password: str | None
@@ -33,11 +36,12 @@ class AirflowConnection(Protocol):
 
 
 def settings_of(connection: AirflowConnection, *, database: str | None = None) -> ConnectionSettings:
-    """Read an Airflow connection of type ``mssql``; a missing port is 1433.
+    """Read an Airflow connection of type ``mssql_cdc`` or ``mssql``; a missing port is 1433.
 
     :param database: in place of the connection's own (its "Database" field).
-    :raises ConfigurationError: for what cannot be used, by name.
+    :raises ConfigurationError: a connection of another type, and what cannot be used, by name.
     """
+    refuse_other_types(connection)
     host, _, instance = (connection.host or "").strip().partition("\\")
     port = connection.port or (None if instance else DEFAULT_PORT)
     return ConnectionSettings(
@@ -50,6 +54,18 @@ def settings_of(connection: AirflowConnection, *, database: str | None = None) -
         password=connection.password or None,
         **read_extras(connection.extra_dejson, conn_id=connection.conn_id),
     )
+
+
+def refuse_other_types(connection: AirflowConnection) -> None:
+    """Raise ConfigurationError unless the connection is to a SQL Server.
+
+    A wrong connection id is the likely reason: the host of another database would be logged in to.
+    """
+    if connection.conn_type not in CONNECTION_TYPES:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} must be of type mssql_cdc (or mssql), got "
+            f"{connection.conn_type or 'no type'}: check mssql_conn_id, or change the connection's type"
+        )
 
 
 def odbc_connection_string(settings: ConnectionSettings) -> str:
@@ -88,7 +104,7 @@ def pymssql_arguments(settings: ConnectionSettings) -> dict[str, Any]:
     :raises ConfigurationError: something that only mssql-python has.
     """
     if settings.encryption == "strict":
-        raise ConfigurationError(_only_mssql_python(settings, "encrypt: strict"))
+        raise ConfigurationError(_only_mssql_python(settings, "encryption: strict"))
     if settings.certificate_host is not None:
         raise ConfigurationError(_only_mssql_python(settings, "certificate_host"))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -32,6 +32,7 @@ class Rule:
     """Errors that are one thing to the user, and what to do about it.
 
     :param names_only: the server's text quotes names of objects, never a value.
+    :param not_connected: the remedy while nothing was connected yet, where it differs.
     """
 
     error: type[MssqlCdcError]
@@ -40,6 +41,7 @@ class Rule:
     sqlstates: tuple[str, ...] = ()
     pattern: str | None = None
     names_only: bool = True
+    not_connected: str | None = None
 
     def matches_text(self, text: str) -> bool:
         return self.pattern is not None and re.search(self.pattern, text, re.IGNORECASE) is not None
@@ -59,6 +61,10 @@ BROKEN = Rule(
     # "Unknown DDBC error": a fetch of a large value that mssql-python's query timeout ended
     r"communication link failure|timeout expired|unable to connect|DBPROCESS is dead|unknown DDBC error"
     r"|could not set connection properties",  # pymssql, when the connection ends right after the login
+    not_connected="The server takes TCP connections, and the login was not finished: it may be starting, "
+    "failing over or out of connections, or what listens there is not a SQL Server. The task tries again, "
+    "as its retries say; if it keeps happening, look at the server's log and at login_timeout_seconds of "
+    "the connection",
 )
 
 # The first rule that matches is taken: numbers of all rules first, then texts, then SQLSTATEs.
@@ -149,21 +155,22 @@ RULES = (
     Rule(
         ConfigurationError,
         "The server's certificate is not one that this machine trusts. Install its authority here, or name "
-        'its file in {"mssql_cdc": {"certificate_authorities": "/path/ca.pem"}}, or trust it on purpose with '
-        '{"mssql_cdc": {"trust_server_certificate": true}}',
+        "its file in certificate_authorities of the connection, or trust it on purpose with "
+        "trust_server_certificate",
         pattern=r"certificate verify failed|certificate chain|self.signed certificate|certificate.*match",
     ),
     Rule(
         ConfigurationError,
-        "The connection asks for encryption and the server has none; enable it there, or set "
-        '{"mssql_cdc": {"encrypt": "request"}}',
+        "The connection asks for encryption and the server has none; enable it there, or set encryption "
+        "of the connection to request",
         pattern=r"encryption not supported|does not support encryption|SSL is required",
     ),
     Rule(
         ConnectionBroken,
-        "The server ended the handshake, or its certificate was refused: pymssql does not tell these apart. "
+        "The server ended the handshake, what listens there is not a SQL Server, or its certificate was "
+        "refused: pymssql does not tell these apart. "
         "If it keeps happening where encryption is required, see which certificate the server has, and name "
-        'its authority in {"mssql_cdc": {"certificate_authorities": "/path/ca.pem"}}',
+        "its authority in certificate_authorities of the connection",
         _numbers(20002),
     ),
     BROKEN,
@@ -174,4 +181,6 @@ UNKNOWN = Rule(
     "The server refused it for a reason that this package has no class for; the number is explained in "
     "SQL Server's documentation",
     names_only=False,
+    not_connected="What listens there may not be a SQL Server, or may speak another version of its protocol; "
+    "check host and port",
 )

@@ -29,16 +29,18 @@ _DB_LIB = re.compile(r"DB-Lib error message (\d+), severity \d+:\n(.*)")
 _GENERAL = 20018  # "General SQL Server error: Check messages from the SQL Server"
 
 
-def translate(exc: BaseException, *, doing: str) -> MssqlCdcError:
+def translate(exc: BaseException, *, doing: str, connected: bool = True) -> MssqlCdcError:
     """The error to raise in place of a driver's; raise it ``from`` nothing that shows a statement.
 
     :param doing: what was being done and where, for instance ``erp (db:1433/shop): reading dbo.orders``.
+    :param connected: whether there was a connection; before that nothing can have been read.
     """
     if isinstance(exc, MssqlCdcError):
         return exc
     reported = max(reports_of(exc), key=lambda report: report.number in BY_NUMBER)
     rule = rule_for(reported)
-    return rule.error(f"{doing}: {_said(reported, rule)}. {rule.remedy}")
+    remedy = rule.remedy if connected else rule.not_connected or rule.remedy
+    return rule.error(f"{doing}: {_said(reported, rule)}. {remedy}")
 
 
 def rule_for(reported: Reported) -> Rule:

@@ -1,33 +1,36 @@
-"""Connection extras, read by name: pymssql's own beside ours, everything else is refused.
+"""Connection extras, read by name and flat, since a form in Airflow's UI cannot nest.
 
-Airflow's ``MsSqlHook`` hands every extra to ``pymssql.connect``, so a connection that works there holds
-pymssql's names. Ours live together under one key, ``mssql_cdc``, and are taken out before that.
+Each setting has one name here and is read under the spellings that other drivers use for it: case, ``_``,
+``-`` and blanks do not count, so ``TrustServerCertificate`` of an ODBC string is
+``trust_server_certificate``. What means nothing to a read is passed over, everything else is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 
-OURS = "mssql_cdc"
+NESTED = "mssql_cdc"
+"""Where the settings of an ``mssql`` connection were kept before there was a type of their own."""
 
 Reader = Callable[[Any], Any]
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("is a text that is not empty")
+    if not isinstance(value, str):
+        raise ValueError(f"must be a string, got {type(value).__name__}")
     return value
 
 
 def _number(value: Any) -> int:
-    """Whole seconds and the like; Airflow's form fields store numbers as text."""
+    """Whole seconds; a form or a URI may store a number as text."""
     if isinstance(value, str) and value.strip().isdigit():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("is a whole number, zero or above")
+        raise ValueError(f"must be an integer >= 0, got {value!r}")
     return value
 
 
@@ -38,32 +41,47 @@ def _flag(value: Any) -> bool:
     try:
         return words[str(value).strip().lower()]
     except KeyError:
-        raise ValueError("is true or false") from None
+        raise ValueError(f"must be true or false, got {value!r}") from None
 
 
-def _one_of(*known: str) -> Reader:
-    def read(value: Any) -> str:
-        if value not in known:
-            raise ValueError(f"is one of {', '.join(known)}")
-        return str(value)
+def _word(meanings: Mapping[str, Any], shown: str) -> Reader:
+    """Read one of a few words, ignoring case, underscores and hyphens.
+
+    :param shown: the words to choose from, for a message.
+    """
+
+    def read(value: Any) -> Any:
+        try:
+            return meanings[_key(str(value).strip())]
+        except KeyError:
+            raise ValueError(f"must be one of {shown}, got {value!r}") from None
 
     return read
 
 
-def _encrypt(value: Any) -> str:
-    """ODBC's words and pymssql's for the same four things."""
-    words = {"off": "off", "no": "request", "optional": "request", "request": "request", "false": "request"}
-    words |= {
-        "yes": "require",
-        "mandatory": "require",
-        "require": "require",
-        "true": "require",
-        "strict": "strict",
-    }
-    try:
-        return words[str(value).strip().lower()]
-    except KeyError:
-        raise ValueError("is one of off, request, require, strict") from None
+_DRIVERS = {"mssqlpython": "mssql-python", "pymssql": "pymssql", "mssql+pymssql": "pymssql"}
+_ODBC_DRIVER = re.compile(
+    r"\{?\s*(ODBC Driver \d+|SQL Server|SQL Server Native Client|FreeTDS)\b", re.IGNORECASE
+)
+
+
+def _driver(value: Any) -> str | None:
+    """The name of an ODBC driver chooses none of ours: it is what pyodbc would load."""
+    text = _text(value).strip()
+    if _ODBC_DRIVER.match(text):
+        return None
+    if (name := _DRIVERS.get(_key(text))) is None:
+        raise ValueError(f"must be one of {', '.join(sorted(set(_DRIVERS.values())))}, got {value!r}")
+    return name
+
+
+# ODBC's words, with the meaning that Driver 18 gives them, and FreeTDS' (docs: "encryption" in freetds.conf)
+_ENCRYPTION = {
+    "off": "off",
+    **dict.fromkeys(("no", "optional", "request", "false", "default"), "request"),
+    **dict.fromkeys(("yes", "mandatory", "require", "true"), "require"),
+    "strict": "strict",
+}
 
 
 def _statements(value: Any) -> tuple[str, ...]:
@@ -71,90 +89,83 @@ def _statements(value: Any) -> tuple[str, ...]:
     return tuple(_text(statement) for statement in statements)
 
 
-def _ignored(value: Any) -> None:
-    """Means something to pymssql's own cursors and nothing to a read of ours."""
-
-
-# extra → (field of ConnectionSettings, or None when it does not touch a read, reader)
-_PYMSSQL: dict[str, tuple[str | None, Reader]] = {
-    "encryption": ("encryption", lambda value: "request" if value in (None, "default") else _encrypt(value)),
-    "timeout": ("query_timeout_seconds", _number),
-    "login_timeout": ("login_timeout_seconds", _number),
-    "read_only": ("read_only", _flag),
-    "appname": ("app_name", _text),
+# name → (field of ConnectionSettings, reader); the names are those of the connection form
+_SETTINGS: dict[str, tuple[str, Reader]] = {
+    "driver": ("driver", _driver),
+    "encryption": ("encryption", _word(_ENCRYPTION, "off, request, require, strict")),
+    "trust_server_certificate": ("trust_server_certificate", _flag),
+    "certificate_authorities": ("certificate_authorities", _text),
+    "certificate_host": ("certificate_host", _text),
+    "authentication": ("authentication", _text),
+    "application_intent": (
+        "read_only",
+        _word({"readonly": True, "readwrite": False}, "ReadOnly, ReadWrite"),
+    ),
+    "multi_subnet_failover": ("multi_subnet_failover", _flag),
+    "isolation": (
+        "isolation",
+        _word({"snapshot": "snapshot", "readcommitted": None}, "snapshot, read committed"),
+    ),
+    "login_timeout_seconds": ("login_timeout_seconds", _number),
+    "query_timeout_seconds": ("query_timeout_seconds", _number),
+    "lock_timeout_seconds": ("lock_timeout_seconds", _number),
+    "app_name": ("app_name", _text),
     "tds_version": ("tds_version", _text),
     "conn_properties": ("conn_properties", _statements),
-    "sqlalchemy_scheme": (None, _one_of("mssql+pymssql")),
-    "charset": (None, _ignored),
-    "autocommit": (None, _ignored),
-    "as_dict": (None, _ignored),
-    "arraysize": (None, _ignored),
-    "use_datetime2": (None, _ignored),
-    # DbApiHook's own, which pymssql.connect does not know
-    "placeholder": (None, _ignored),
-    "insert_statement_format": (None, _ignored),
-    "replace_statement_format": (None, _ignored),
-    "escape_word_format": (None, _ignored),
-    "escape_column_names": (None, _ignored),
 }
+
+# other spellings of the same, as pymssql, ODBC and Airflow's mssql provider (its pull request 74539) have
+# them; those that differ by case and underscores alone need no line
+_SPELLINGS: dict[str, tuple[str, Reader]] = {
+    "dbapi_driver": _SETTINGS["driver"],
+    "encrypt": _SETTINGS["encryption"],
+    "host_name_in_certificate": _SETTINGS["certificate_host"],
+    "server_certificate": _SETTINGS["certificate_authorities"],
+    "read_only": ("read_only", _flag),
+    "timeout": _SETTINGS["query_timeout_seconds"],
+    "query_timeout": _SETTINGS["query_timeout_seconds"],
+    "login_timeout": _SETTINGS["login_timeout_seconds"],
+    "connection_timeout": _SETTINGS["login_timeout_seconds"],
+    "connect_timeout": _SETTINGS["login_timeout_seconds"],
+    "appname": _SETTINGS["app_name"],
+    "app": _SETTINGS["app_name"],
+    "application_name": _SETTINGS["app_name"],
+}
+
+# what other hooks and drivers read, and a read of ours does not
+_PASSED_OVER = frozenset(
+    "sqlalchemy_scheme charset autocommit as_dict arraysize use_datetime2 placeholder "
+    "insert_statement_format replace_statement_format escape_word_format escape_column_names "
+    "connect_kwargs mars_connection connect_retry_count connect_retry_interval".split()
+)
 
 _CONNECT_ARGUMENTS = frozenset(
     "encryption timeout login_timeout read_only appname tds_version conn_properties charset autocommit "
     "as_dict arraysize use_datetime2".split()
 )
 
-_OURS: dict[str, tuple[str, Reader]] = {
-    "driver": ("driver", _one_of("mssql-python", "pymssql")),
-    "encrypt": ("encryption", _encrypt),
-    "trust_server_certificate": ("trust_server_certificate", _flag),
-    "certificate_host": ("certificate_host", _text),
-    "certificate_authorities": ("certificate_authorities", _text),
-    "authentication": ("authentication", _text),
-    "read_only": ("read_only", _flag),
-    "multi_subnet_failover": ("multi_subnet_failover", _flag),
-    "login_timeout_seconds": ("login_timeout_seconds", _number),
-    "query_timeout_seconds": ("query_timeout_seconds", _number),
-    "lock_timeout_seconds": ("lock_timeout_seconds", _number),
-}
 
-# what people bring along from other drivers, and where it belongs here
-_INSTEAD = {
-    "driver": f'the driver is chosen by {{"{OURS}": {{"driver": "mssql-python"}}}}, and needs no ODBC name',
-    "encrypt": f'write {{"encryption": "require"}}, or {{"{OURS}": {{"encrypt": "require"}}}}',
-    "trustservercertificate": f'write {{"{OURS}": {{"trust_server_certificate": true}}}}',
-    "applicationintent": 'write {"read_only": true}',
-    "multisubnetfailover": f'write {{"{OURS}": {{"multi_subnet_failover": true}}}}',
-    "authentication": f'write {{"{OURS}": {{"authentication": "..."}}}}',
-    "sqlalchemy_scheme": "it names another driver; take it out, no SQLAlchemy engine is used",
-}
+def _key(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).lower()
+
+
+_BY_KEY = {_key(name): setting for name, setting in (_SETTINGS | _SPELLINGS).items()}
+_PASSED_OVER_KEYS = frozenset(map(_key, _PASSED_OVER))
 
 
 def read_extras(extras: Mapping[str, Any], *, conn_id: str) -> dict[str, Any]:
-    """Fields of :class:`~.settings.ConnectionSettings`; what is set under ``mssql_cdc`` wins.
+    """Fields of :class:`~.settings.ConnectionSettings`; what is nested under ``mssql_cdc`` wins.
 
-    :raises ConfigurationError: names every extra that is unknown or unusable, with what to write instead.
+    :raises ConfigurationError: names every extra that is unknown or unusable, or that two spellings give
+        two values; never shows the value of an unknown one.
     """
-    ours = extras.get(OURS) or {}
+    nested = extras.get(NESTED) or {}
     problems: list[str] = []
-    if not isinstance(ours, Mapping):
-        problems.append(f"{OURS} is a JSON object, got {type(ours).__name__}")
-        ours = {}
-    fields: dict[str, Any] = {}
-    rest = {name: value for name, value in extras.items() if name != OURS}
-    for prefix, known, given in (("", _PYMSSQL, rest), (f"{OURS}.", _OURS, ours)):
-        for name, value in given.items():
-            if name not in known:
-                problems.append(_unknown(prefix, name, known=known))
-                continue
-            target, read = known[name]
-            try:
-                read_value = None if value is None else read(value)
-            except (ValueError, TypeError) as exc:
-                instead = _INSTEAD.get(name.lower(), "") if not prefix else ""
-                problems.append(f"{prefix}{name} {exc}" + (f" ({instead})" if instead else ""))
-                continue
-            if target is not None and read_value is not None:
-                fields[target] = read_value
+    if not isinstance(nested, Mapping):
+        problems.append(f"{NESTED} must be a JSON object, got {type(nested).__name__}")
+        nested = {}
+    flat = {name: value for name, value in extras.items() if name != NESTED}
+    fields = _fields(flat, problems, prefix="") | _fields(nested, problems, prefix=f"{NESTED}.")
     if problems:
         raise ConfigurationError(f"connection {conn_id!r}, extra: " + "; ".join(problems))
     return fields
@@ -165,7 +176,36 @@ def pymssql_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in extras.items() if name in _CONNECT_ARGUMENTS}
 
 
-def _unknown(prefix: str, name: str, *, known: Mapping[str, Any]) -> str:
-    instead = _INSTEAD.get(name.lower())
-    remedy = instead if instead and not prefix else f"known here: {', '.join(sorted(known))}"
-    return f"{prefix}{name} is not known ({remedy})"
+def foreign_to_mssql_hook(extras: Mapping[str, Any]) -> list[str]:
+    """Names that ``MsSqlHook`` would hand to ``pymssql.connect``, which does not know them."""
+    return sorted(set(extras) - _CONNECT_ARGUMENTS - {"sqlalchemy_scheme"})
+
+
+def _fields(given: Mapping[str, Any], problems: list[str], *, prefix: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    for name, field, value in _read(given, problems, prefix=prefix):
+        if field in fields and fields[field] != value:
+            problems.append(f"{prefix}{named[field]} and {name} name one setting and differ: keep one")
+        fields[field] = value
+        named[field] = name
+    return fields
+
+
+def _read(given: Mapping[str, Any], problems: list[str], *, prefix: str) -> Iterator[tuple[str, str, Any]]:
+    for name, value in given.items():
+        setting = _BY_KEY.get(_key(name))
+        if setting is None:
+            if _key(name) not in _PASSED_OVER_KEYS:
+                problems.append(f"{prefix}{name} is not known (known: {', '.join(sorted(_SETTINGS))})")
+            continue
+        if value is None or value == "":  # a form field that was left empty
+            continue
+        field, read = setting
+        try:
+            read_value = read(value)
+        except (ValueError, TypeError) as exc:
+            problems.append(f"{prefix}{name} {exc}")
+            continue
+        if read_value is not None:
+            yield name, field, read_value

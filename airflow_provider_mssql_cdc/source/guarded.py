@@ -20,6 +20,7 @@ from airflow_provider_mssql_cdc.source import sockets
 from airflow_provider_mssql_cdc.source.driver_thread import DriverThread
 from airflow_provider_mssql_cdc.source.errors import translate
 from airflow_provider_mssql_cdc.source.prefetch import BatchQueue
+from airflow_provider_mssql_cdc.source.reachable import refuse_unreachable
 from airflow_provider_mssql_cdc.source.reader import Driver, DriverConnection
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement
@@ -157,6 +158,7 @@ class GuardedConnection:
         self._socket.release()
 
     def _connect(self) -> DriverConnection:
+        refuse_unreachable(self._settings)
         with sockets.connecting:
             before = sockets.open_sockets()
             connection = self._driver.open(self._settings)
@@ -184,14 +186,16 @@ class GuardedConnection:
         self._socket.shut_down()
         return ConnectionBroken(
             f"{self._where(doing)}: no answer from the server, and none to a request to stop; the connection "
-            "was cut. The next attempt starts with a new one. Timeouts are set in the connection's extra, "
-            '{"mssql_cdc": {"query_timeout_seconds": ...}}'
+            "was cut. The next attempt starts with a new one. Timeouts are query_timeout_seconds and "
+            "login_timeout_seconds of the connection"
         )
 
     def _translated(self, exc: BaseException | None, doing: str) -> Exception:
         if self._ended is not None and not isinstance(exc, MssqlCdcError):
             return ConnectionBroken(f"{self._where(doing)}: {self._ended}")
-        error = translate(exc or TimeoutError(), doing=self._where(doing))
+        error = translate(
+            exc or TimeoutError(), doing=self._where(doing), connected=self._connection is not None
+        )
         if isinstance(error, ConnectionBroken):
             self._ended = self._ended or "its connection broke"
         return error

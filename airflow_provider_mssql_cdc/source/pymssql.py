@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -85,6 +85,18 @@ class PymssqlConnection:
         cursor = self._connection.cursor()
         cursor.execute(with_literals(statement))
         return cursor
+
+
+def plain_connection(settings: ConnectionSettings, extras: Mapping[str, Any]) -> pymssql.Connection:
+    """A connection for Airflow's own SQL operators: transactions as DB-API has them, trust as for a read.
+
+    :param extras: ``pymssql.connect``'s arguments for cursors.
+    """
+    arguments = {**pymssql_arguments(settings), "autocommit": False, **extras}
+    if settings.conn_properties:  # else pymssql runs its own
+        arguments["conn_properties"] = list(settings.conn_properties)
+    with trusted_by_freetds(settings):
+        return pymssql.connect(**arguments)
 
 
 def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:

@@ -29,6 +29,7 @@ class ConnectionSettings:
     :param login_timeout_seconds: for the TCP connection and the login.
     :param query_timeout_seconds: longest silence of the server within a statement; 0 waits for ever.
     :param lock_timeout_seconds: longest wait for a lock (error 1222); 0 waits for ever.
+    :param isolation: of every session that does not name one; None is READ COMMITTED.
     :param conn_properties: statements to run after the login.
     """
 
@@ -47,6 +48,7 @@ class ConnectionSettings:
     certificate_authorities: str | None = None
     read_only: bool = False
     multi_subnet_failover: bool = False
+    isolation: Literal["snapshot"] | None = None
     app_name: str | None = None
     tds_version: str | None = None
     conn_properties: tuple[str, ...] = ()

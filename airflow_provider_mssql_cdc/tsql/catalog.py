@@ -34,11 +34,10 @@ def database_access(name: str) -> Statement:
 
 
 def server_facts() -> Statement:
-    """One row: product_version, edition, engine_edition (5 is Azure SQL Database, 8 a managed instance)."""
+    """One row: product_version, edition ("SQL Azure" for Azure SQL Database and managed instances)."""
     return Statement(
         "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)) AS product_version,\n"
-        "       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition,\n"
-        "       CAST(SERVERPROPERTY('EngineEdition') AS int) AS engine_edition"
+        "       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition"
     )
 
 

@@ -80,7 +80,7 @@ def test_the_connection_holds_what_a_hook_needs(server):
         server.airflow_connection(extra={"timeout": 5, "mssql_cdc": {"driver": "pymssql"}})
     )
     assert connection == {
-        "conn_type": "mssql",
+        "conn_type": "mssql_cdc",
         "host": "127.0.0.1",
         "port": server.port,
         "login": "sa",

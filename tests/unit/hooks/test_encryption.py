@@ -44,7 +44,7 @@ def ask(
         listeners.append(Listener(server.front, tls=tls, certificate=certificate))
         told = json.loads(server.airflow_connection())
         told |= {"host": host, "port": listeners[-1].port}
-        told["extra"] = {"mssql_cdc": {"driver": driver, "login_timeout_seconds": 5, **ours}}
+        told["extra"] = {"driver": driver, "login_timeout_seconds": 5, **ours}
         monkeypatch.setenv("AIRFLOW_CONN_TLS", json.dumps(told))
         with MssqlCdcHook("tls").session() as session:
             return session.value(ONE)
@@ -60,7 +60,7 @@ def test_a_self_signed_certificate_is_refused_where_encryption_is_asked_for(
     ask: Ask, driver: str, tls: str
 ) -> None:
     with pytest.raises(MssqlCdcError):
-        ask(tls, driver, encrypt="require")
+        ask(tls, driver, encryption="require")
 
 
 @both_drivers
@@ -68,8 +68,8 @@ def test_a_self_signed_certificate_is_refused_where_encryption_is_asked_for(
 def test_it_is_taken_when_it_is_trusted_on_purpose_or_named(
     ask: Ask, driver: str, tls: str, certificate: CertificateFiles
 ) -> None:
-    assert ask(tls, driver, encrypt="require", trust_server_certificate=True) == 1
-    assert ask(tls, driver, encrypt="require", certificate_authorities=str(certificate.certificate)) == 1
+    assert ask(tls, driver, encryption="require", trust_server_certificate=True) == 1
+    assert ask(tls, driver, encryption="require", certificate_authorities=str(certificate.certificate)) == 1
 
 
 def test_where_nothing_is_asked_for_only_mssql_python_checks_the_certificate_of_a_server_that_insists(
@@ -83,15 +83,15 @@ def test_where_nothing_is_asked_for_only_mssql_python_checks_the_certificate_of_
 @both_drivers
 def test_a_server_without_encryption_is_refused_where_it_is_asked_for(ask: Ask, driver: str) -> None:
     with pytest.raises(MssqlCdcError):
-        ask("off", driver, encrypt="require", trust_server_certificate=True)
+        ask("off", driver, encryption="require", trust_server_certificate=True)
 
 
 def test_the_refusal_says_how_to_trust_a_certificate(ask: Ask) -> None:
     with pytest.raises(ConfigurationError, match="certificate_authorities.*trust_server_certificate"):
-        ask("required", "mssql-python", encrypt="require")
+        ask("required", "mssql-python", encryption="require")
 
 
-@pytest.mark.parametrize("ours", [{"encrypt": "strict"}, {"encrypt": "require", "certificate_host": "db"}])
+@pytest.mark.parametrize("ours", [{"encryption": "strict"}, {"encryption": "require", "certificate_host": "db"}])
 def test_what_pymssql_has_not_is_refused_by_name(ask: Ask, ours: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="which pymssql has not"):
         ask("required", "pymssql", **ours)
@@ -100,7 +100,7 @@ def test_what_pymssql_has_not_is_refused_by_name(ask: Ask, ours: dict[str, str])
 def test_a_certificate_of_another_name_is_refused_unless_that_name_is_expected(
     ask: Ask, certificate: CertificateFiles
 ) -> None:
-    trusted = {"encrypt": "require", "certificate_authorities": str(certificate.certificate)}
+    trusted = {"encryption": "require", "certificate_authorities": str(certificate.certificate)}
     for unexpected in ({}, {"certificate_host": "elsewhere"}):
         with pytest.raises(MssqlCdcError):
             ask("required", "mssql-python", host="127.0.0.1", **unexpected, **trusted)
@@ -109,12 +109,17 @@ def test_a_certificate_of_another_name_is_refused_unless_that_name_is_expected(
         ask("required", "pymssql", host="127.1", **trusted)
 
 
-def test_the_documents_options_are_those_that_exist() -> None:
+def test_the_documents_options_are_those_of_the_form() -> None:
     import re
 
-    from airflow_provider_mssql_cdc.source.extras import _OURS
+    from airflow_provider_mssql_cdc.get_provider_info import get_provider_info
 
     text = (Path(__file__).parents[3] / "docs/security.md").read_text()
     named = set(re.findall(r'^\| `"(\w+)":', text, flags=re.MULTILINE))
-    assert named <= set(_OURS)
-    assert {"encrypt", "trust_server_certificate", "certificate_authorities", "certificate_host"} == named
+    assert named <= set(get_provider_info()["connection-types"][0]["conn-fields"])
+    assert named == {
+        "encryption",
+        "trust_server_certificate",
+        "certificate_authorities",
+        "certificate_host",
+    }

@@ -70,7 +70,19 @@ def test_a_good_table_has_neither_problems_nor_notes() -> None:
             {"instance": None, "table": None, "tracked": None, "other_instances": ("b", "a")},
             ["there is no capture instance dbo_orders in database erp", "visible ones: a, b"],
         ),
-        ({"instance": None, "table": None, "tracked": None}, ["none is visible to user loader]"]),
+        (
+            {"instance": None, "table": None, "tracked": None, "likely_table": ("dbo", "order]s")},
+            [
+                "user loader] sees, and no other one",
+                "GRANT SELECT ON [dbo].[order]]s] TO [loader]]]",
+                "GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]]]",
+                "ALTER ROLE <the role> ADD MEMBER [loader]]]",
+            ],
+        ),
+        (
+            {"instance": None, "table": None, "tracked": None, "other_instances": ("a",)},
+            ["visible ones: a", "GRANT SELECT ON [<schema>].[<table>] TO [loader]]]"],
+        ),
         (
             {"select_denied": ("id", "x]y")},
             ["may not read column(s) [id], [x]]y]", "GRANT SELECT ON [dbo].[it's [orders]]] TO [loader]]]"],

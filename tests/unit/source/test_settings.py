@@ -1,4 +1,4 @@
-"""An Airflow connection becomes settings; what is foreign to both drivers is named and refused."""
+"""An Airflow connection becomes settings; other drivers' spellings are read, the rest is refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PASSWORD = "p@ss:w/rd?#%;{}'"
 
 
 def connection(extra: dict[str, Any] | None = None, **fields: Any) -> Connection:
-    known = {"host": "db", "login": "etl", "password": PASSWORD, "schema": "shop"} | fields
-    return Connection(conn_id="erp", conn_type="mssql", extra=json.dumps(extra or {}), **known)
+    known = {"conn_type": "mssql_cdc", "host": "db", "login": "etl", "password": PASSWORD, "schema": "shop"}
+    return Connection(conn_id="erp", extra=json.dumps(extra or {}), **{**known, **fields})
 
 
 def read(extra: dict[str, Any] | None = None, **fields: Any) -> ConnectionSettings:
@@ -71,6 +71,16 @@ def test_host_instance_and_port(
         ({"mssql_cdc": None}, "driver", None),
         ({"charset": "UTF-8", "autocommit": False, "as_dict": True, "arraysize": 5}, "driver", None),
         ({"sqlalchemy_scheme": "mssql+pymssql", "placeholder": "%s"}, "driver", None),
+        ({"encryption": "strict"}, "encryption", "strict"),
+        ({"trust_server_certificate": True}, "trust_server_certificate", True),
+        ({"trust_server_certificate": False, "certificate_authorities": ""}, "certificate_authorities", None),
+        ({"certificate_authorities": "/ca.pem"}, "certificate_authorities", "/ca.pem"),
+        ({"application_intent": "ReadOnly"}, "read_only", True),
+        ({"application_intent": "ReadWrite"}, "read_only", False),
+        ({"isolation": "snapshot"}, "isolation", "snapshot"),
+        ({"isolation": "read committed"}, "isolation", None),
+        ({"lock_timeout_seconds": "9"}, "lock_timeout_seconds", 9),
+        ({"lock_timeout_seconds": None, "driver": ""}, "lock_timeout_seconds", 300),
     ],
 )
 def test_an_extra_is_read_by_name(extra: dict[str, Any], field: str, value: object) -> None:
@@ -78,30 +88,85 @@ def test_an_extra_is_read_by_name(extra: dict[str, Any], field: str, value: obje
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "field", "value"),
     [
-        ({"Driver": "ODBC Driver 18 for SQL Server"}, r'Driver is not known .*"driver": "mssql-python"'),
-        ({"sqlalchemy_scheme": "mssql+pyodbc"}, r"sqlalchemy_scheme .*names another driver"),
-        ({"TrustServerCertificate": "yes"}, r"TrustServerCertificate .*trust_server_certificate"),
-        ({"ApplicationIntent": "ReadOnly"}, r"ApplicationIntent .*read_only"),
-        ({"Encrypt": "yes"}, r"Encrypt .*encryption"),
-        ({"encryption": "perhaps"}, "encryption is one of off, request, require, strict"),
-        ({"timeout": -1}, "timeout is a whole number"),
-        ({"login_timeout": True}, "login_timeout is a whole number"),
-        ({"read_only": "maybe"}, "read_only is true or false"),
-        ({"mssql_cdc": "pymssql"}, "mssql_cdc is a JSON object"),
-        ({"mssql_cdc": {"driver": "pyodbc"}}, "mssql_cdc.driver is one of mssql-python, pymssql"),
-        ({"mssql_cdc": {"tiemout": 1}}, r"mssql_cdc.tiemout is not known .*query_timeout_seconds"),
+        ({"Encrypt": "yes"}, "encryption", "require"),
+        ({"Encrypt": "Mandatory"}, "encryption", "require"),
+        ({"Encrypt": "Strict"}, "encryption", "strict"),
+        ({"encrypt": True}, "encryption", "require"),
+        ({"ENCRYPT": "no"}, "encryption", "request"),
+        ({"Encryption": "Require"}, "encryption", "require"),
+        ({"TrustServerCertificate": "yes"}, "trust_server_certificate", True),
+        ({"trustservercertificate": "True"}, "trust_server_certificate", True),
+        ({"Trust Server Certificate": "no"}, "trust_server_certificate", False),
+        ({"HostNameInCertificate": "db.internal"}, "certificate_host", "db.internal"),
+        ({"ServerCertificate": "/ca.pem"}, "certificate_authorities", "/ca.pem"),
+        ({"ApplicationIntent": "ReadOnly"}, "read_only", True),
+        ({"applicationintent": "readonly"}, "read_only", True),
+        ({"ApplicationIntent": "ReadWrite"}, "read_only", False),
+        ({"MultiSubnetFailover": "Yes"}, "multi_subnet_failover", True),
+        ({"Authentication": "ActiveDirectoryMSI"}, "authentication", "ActiveDirectoryMSI"),
+        ({"Connection Timeout": 9}, "login_timeout_seconds", 9),
+        ({"Connect-Timeout": "9"}, "login_timeout_seconds", 9),
+        ({"APP": "loader"}, "app_name", "loader"),
+        ({"Driver": "ODBC Driver 18 for SQL Server"}, "driver", None),
+        ({"driver": "{ODBC Driver 17 for SQL Server}"}, "driver", None),
+        ({"driver": "FreeTDS"}, "driver", None),
+        ({"driver": "mssql_python"}, "driver", "mssql-python"),
+        ({"dbapi_driver": "MSSQL_PYTHON"}, "driver", "mssql-python"),
+        ({"dbapi_driver": "pymssql"}, "driver", "pymssql"),
+        ({"sqlalchemy_scheme": "mssql+pyodbc"}, "driver", None),
+        ({"connect_kwargs": {"autocommit": True}, "MARS_Connection": "no"}, "driver", None),
+        ({"Encrypt": "yes", "encryption": "require"}, "encryption", "require"),
+        ({"mssql_cdc": {"TrustServerCertificate": "yes"}}, "trust_server_certificate", True),
     ],
 )
-def test_a_foreign_extra_is_refused_by_name_with_what_to_write(extra: dict[str, Any], said: str) -> None:
+def test_spellings_of_other_drivers_are_read(extra: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(read(extra), field) == value
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"encryption": "perhaps"}, "encryption must be one of off, request, require, strict, got 'perhaps'"),
+        ({"Encrypt": "perhaps"}, "Encrypt must be one of off, request, require, strict"),
+        ({"TrustServerCertificate": "perhaps"}, "TrustServerCertificate must be true or false"),
+        ({"ApplicationIntent": "Write"}, "ApplicationIntent must be one of ReadOnly, ReadWrite"),
+        ({"isolation": "serializable"}, "isolation must be one of snapshot, read committed"),
+        ({"timeout": -1}, "timeout must be an integer >= 0, got -1"),
+        ({"login_timeout": True}, "login_timeout must be an integer >= 0"),
+        ({"read_only": "maybe"}, "read_only must be true or false"),
+        ({"certificate_authorities": 7}, "certificate_authorities must be a string, got int"),
+        ({"mssql_cdc": "pymssql"}, "mssql_cdc must be a JSON object"),
+        ({"mssql_cdc": {"driver": "pyodbc"}}, "mssql_cdc.driver must be one of mssql-python, pymssql"),
+        ({"dbapi_driver": "pyodbc"}, "dbapi_driver must be one of mssql-python, pymssql"),
+        ({"mssql_cdc": {"tiemout": 1}}, r"mssql_cdc.tiemout is not known .*query_timeout_seconds"),
+        ({"encryption": "off", "Encrypt": "yes"}, "encryption and Encrypt name one setting and differ"),
+        ({"driver": "pymssql", "dbapi_driver": "mssql_python"}, "driver and dbapi_driver name one setting"),
+    ],
+)
+def test_an_extra_that_cannot_be_used_is_refused_by_name(extra: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         read(extra)
 
 
+@pytest.mark.parametrize("conn_type", ["postgres", "odbc", "generic", "mysql", "MSSQL", "", None])
+def test_a_connection_of_another_type_is_refused_by_its_type(conn_type: str | None) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"'erp' must be of type mssql_cdc .*got {conn_type or 'no type'}"
+    ):
+        read(conn_type=conn_type)
+
+
+@pytest.mark.parametrize("conn_type", ["mssql_cdc", "mssql"])
+def test_both_types_of_a_sql_server_are_read_alike(conn_type: str) -> None:
+    extra = {"encryption": "require", "mssql_cdc": {"trust_server_certificate": True}}
+    assert read(extra, conn_type=conn_type) == read(extra)
+
+
 def test_all_wrong_extras_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"Driver .*PWD .*mssql_cdc\.x"):
-        read({"Driver": "x", "PWD": "secret", "mssql_cdc": {"x": 1}})
+    with pytest.raises(ConfigurationError, match=r"Drive is .*PWD .*mssql_cdc\.x"):
+        read({"Drive": "x", "PWD": "secret", "mssql_cdc": {"x": 1}})
 
 
 def test_the_value_of_a_foreign_extra_is_not_shown() -> None:

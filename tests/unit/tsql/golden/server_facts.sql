@@ -1,3 +1,2 @@
 SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)) AS product_version,
-       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition,
-       CAST(SERVERPROPERTY('EngineEdition') AS int) AS engine_edition
+       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition
