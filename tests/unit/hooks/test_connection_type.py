@@ -43,7 +43,9 @@ def connected(
     return "erp"
 
 
-def said_by_test(server: EmbeddedSqlServer, *, database: str | None = None, **fields: Any) -> tuple[bool, str]:
+def said_by_test(
+    server: EmbeddedSqlServer, *, database: str | None = None, **fields: Any
+) -> tuple[bool, str]:
     """What the button "Test" shows: Airflow makes the connection known by a variable and asks its hook."""
     described = json.loads(server.airflow_connection(login=fields.pop("login", "sa"), database=database))
     described["extra"] = json.dumps({**described["extra"], **fields.pop("extra", {})})
@@ -70,13 +72,13 @@ def test_airflow_finds_the_hook_by_the_type(
 def test_airflows_sql_operator_works_on_it(
     server: EmbeddedSqlServer, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
 ) -> None:
-    asked = SQLExecuteQueryOperator(
+    ask = SQLExecuteQueryOperator(
         task_id="ask",
         conn_id=connected(server, monkeypatch, **extra),
         sql="SELECT id, amount FROM dbo.orders WHERE amount > %(least)s ORDER BY id",
         parameters={"least": 5},
     )
-    assert [tuple(row) for row in asked.execute({})] == [(1, 10), (2, 20)]
+    assert [tuple(row) for row in ask.execute({})] == [(1, 10), (2, 20)]
 
 
 def test_what_an_sql_operator_writes_is_committed_by_it(

@@ -91,7 +91,9 @@ def test_the_refusal_says_how_to_trust_a_certificate(ask: Ask) -> None:
         ask("required", "mssql-python", encryption="require")
 
 
-@pytest.mark.parametrize("ours", [{"encryption": "strict"}, {"encryption": "require", "certificate_host": "db"}])
+@pytest.mark.parametrize(
+    "ours", [{"encryption": "strict"}, {"encryption": "require", "certificate_host": "db"}]
+)
 def test_what_pymssql_has_not_is_refused_by_name(ask: Ask, ours: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="which pymssql has not"):
         ask("required", "pymssql", **ours)
