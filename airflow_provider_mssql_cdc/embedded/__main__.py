@@ -16,8 +16,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.embedded.batches import split_batches
-from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -18,12 +18,17 @@ _OBJECT_STORES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
 def canonical_uri(text: str) -> str:
     """The one spelling of a place: absolute path, or URI without doubled or trailing slashes.
 
-    ``lake/orders``, ``/lake/orders/`` and ``file:///lake/orders`` are one place. Symbolic links are
-    not followed: what they point to may differ between workers.
+    ``/lake/orders/`` and ``file:///lake/orders`` are one place. Symbolic links are not followed: what they
+    point to may differ between workers, as a relative path does, which is refused.
     """
     if text != text.strip() or not text:
         raise ConfigurationError(f"a table's path has no blanks at its ends, got {text!r}")
     if not _URI.match(text):
+        if not text.startswith("/"):
+            raise ConfigurationError(
+                f"must be an absolute path or a URI such as s3://bucket/path, got {text!r}: a relative path "
+                "is another folder in every worker"
+            )
         return _canonical_path(text)
     parts = urlsplit(text)
     scheme = _ONE_SPELLING.get(parts.scheme, parts.scheme)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,41 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'MssqlCdcTabel'"):
         _ = package.MssqlCdcTabel
+
+
+@pytest.mark.parametrize("missing", ["numpy", "cryptography"])
+@pytest.mark.parametrize(
+    "way_in",
+    [
+        "from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer",
+        "from airflow_provider_mssql_cdc.embedded import Replica",
+        "import runpy; runpy.run_module('airflow_provider_mssql_cdc.embedded', run_name='__main__')",
+    ],
+)
+def test_the_embedded_server_without_its_extra_names_the_extra(missing: str, way_in: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None\n{way_in}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"needs {missing}, which the extra brings" in done.stderr
+    assert "pip install 'airflow-provider-mssql-cdc[embedded]'" in done.stderr
+
+
+def test_no_test_run_of_a_user_loads_the_fixture_unasked() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert "pytest11" not in project["entry-points"]
+
+
+def test_the_documented_line_brings_the_fixture(tmp_path: Path) -> None:
+    import airflow_provider_mssql_cdc.embedded.pytest_plugin as plugin
+
+    (line,) = [line.strip() for line in (plugin.__doc__ or "").splitlines() if "pytest_plugins" in line]
+    assert line in (Path(__file__).parents[2] / "README.md").read_text()
+    (tmp_path / "conftest.py").write_text(line)
+    (tmp_path / "test_users.py").write_text(
+        "def test_it(embedded_sql_server):\n"
+        "    assert embedded_sql_server.execute('SELECT DB_NAME() AS db') == [('demo',)]\n"
+    )
+    # An environment that was installed before the entry point went still names it.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:airflow_provider_mssql_cdc", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

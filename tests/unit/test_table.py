@@ -41,6 +41,8 @@ GOOD = {
         ("storage_options", {"AWS_REGION": 1}, "storage_options holds values that are no text"),
         ("storage_options", "secret", "storage_options is a dict"),
         ("bronze", "/lake/orders ", "bronze: a table's path has no blanks at its ends"),
+        ("bronze", "lake/orders", "bronze: must be an absolute path or a URI such as s3://bucket/path"),
+        ("facts", "~/facts", "facts: must be an absolute path or a URI such as s3://bucket/path"),
         ("facts", "hdfs://lake/facts", "facts: hdfs://lake is no place for a Delta table"),
         ("bronze", "/lake/[orders]", "bronze: delta-rs cannot write to a path"),
         ("facts", "file:///lake/bronze//orders/", "bronze and facts are one path, /lake/bronze/orders"),
@@ -54,13 +56,15 @@ def test_a_wrong_argument_is_named(argument: str, value: object, said: str) -> N
 
 def test_all_wrong_arguments_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        MssqlCdcTable(mssql_conn_id="", capture_instance="", bronze="b", facts="f", isolation="nolock")  # type: ignore[arg-type]
+        MssqlCdcTable(mssql_conn_id="", capture_instance="", bronze="/b", facts="/f", isolation="nolock")  # type: ignore[arg-type]
     assert all(name in str(caught.value) for name in ("mssql_conn_id", "capture_instance", "isolation"))
 
 
 def test_a_place_that_a_template_decides_is_judged_when_it_is_rendered() -> None:
     table = MssqlCdcTable(**{**GOOD, "facts": "{{ params.facts }}"})
     table.rendered(lambda value: "/lake/facts" if value == table.facts else value)
+    with pytest.raises(ConfigurationError, match="facts: must be an absolute path"):
+        table.rendered(lambda value: "lake/facts" if value == table.facts else value)
     with pytest.raises(ConfigurationError, match="one path"):
         table.rendered(lambda value: table.bronze if value == table.facts else value)
 

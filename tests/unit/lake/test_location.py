@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -35,11 +34,13 @@ def test_every_spelling_of_a_place_becomes_one_text(spelling: str, canonical: st
     assert canonical_uri(canonical) == canonical
 
 
-def test_a_relative_path_is_taken_from_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert TableLocation("lake/orders") == TableLocation(f"{tmp_path}/lake/orders/")
+@pytest.mark.parametrize(
+    "text",
+    ["orders", "lake/orders", "./lake", "../lake", "~/lake", "lake", "file.delta", "C:\\lake", "s3:orders"],
+)
+def test_a_relative_path_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be an absolute path or a URI"):
+        TableLocation(text)
 
 
 @pytest.mark.parametrize(

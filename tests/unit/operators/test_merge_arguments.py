@@ -30,6 +30,7 @@ def operator(**arguments: Any) -> MssqlCdcMergeOperator:
         ("silver", 3),
         ("silver", "/lake/silver "),
         ("silver", "dbfs:/silver"),
+        ("silver", "silver/orders"),
         ("silver", "file:///lake/bronze/orders/"),
         ("silver", "/lake/facts"),
         ("silver", "/lake/bronze/orders_plans"),
