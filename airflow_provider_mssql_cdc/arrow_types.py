@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)\Z")
 _TYPES: dict[str, pa.DataType] = {

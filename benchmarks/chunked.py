@@ -12,9 +12,9 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.attempt import Attempt
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from benchmarks.loads import Load

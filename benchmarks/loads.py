@@ -17,20 +17,18 @@ from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snap
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.lake.bronze import open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.commit import commit_snapshot
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
-from airflow_provider_mssql_cdc.tsql.statement import Statement
-from airflow_provider_mssql_cdc.tsql.wire import with_literals
+from airflow_provider_mssql_cdc.tsql.statement import Statement, with_literals
 from benchmarks.servers import Server
 from benchmarks.tables import ORDERS
 from tests.contract.tables import Made, described

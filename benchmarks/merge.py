@@ -22,19 +22,17 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.change_files import change_actions, plain_schema
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.parquet_files import TableWriter
-from airflow_provider_mssql_cdc.lake.silver.keep import keep
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest
+from airflow_provider_mssql_cdc.lake.changes import change_actions, plain_schema
+from airflow_provider_mssql_cdc.lake.parquet import TableWriter
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, keep
 from airflow_provider_mssql_cdc.lake.silver.table import bronze_number, create_silver, open_silver
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import Coverage, SourceIdentity
-from airflow_provider_mssql_cdc.planning.merge_decision import NoSnapshot, decide_merge
+from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, decide_merge
 from benchmarks.report import Row
 
 TABLE_ROWS, CHANGED_KEYS = 10_000_000, 100_000

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice
-from airflow_provider_mssql_cdc.planning.ranges import MAX_IMBALANCE, RangePlan
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice
+from airflow_provider_mssql_cdc.planning.ranges import MAX_IMBALANCE, RangePlan, drive, plan_ranges
 from airflow_provider_mssql_cdc.source.measure import count_rows
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.statement import Statement

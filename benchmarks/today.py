@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_provider_mssql_cdc.source.extras import pymssql_extras
+from airflow_provider_mssql_cdc.source.settings import pymssql_extras
 from benchmarks.loads import Load, first_rows
 from benchmarks.measure import ratio, taking_turns, wall
 from benchmarks.report import Row

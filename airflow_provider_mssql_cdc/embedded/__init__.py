@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.embedded.replica import Replica
+    from airflow_provider_mssql_cdc.embedded.listener import Replica
     from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
 
 __all__ = ["EmbeddedSqlServer", "Replica"]

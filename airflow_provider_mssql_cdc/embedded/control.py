@@ -33,12 +33,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.embedded.engine import types
-from airflow_provider_mssql_cdc.embedded.engine.results import result_set
+from airflow_provider_mssql_cdc.embedded.engine.run.results import result_set
+from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.seam import MAX, Parameter, ResultSet, SqlError, SqlType
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.embedded.engine.session import Session
+    from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
     from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
 
 Arguments = dict[str, Any]

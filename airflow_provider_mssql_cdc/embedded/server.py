@@ -17,12 +17,10 @@ from airflow_provider_mssql_cdc.embedded.cdc.service import CaptureMode
 from airflow_provider_mssql_cdc.embedded.connection import airflow_connection
 from airflow_provider_mssql_cdc.embedded.control import register_control
 from airflow_provider_mssql_cdc.embedded.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.names import bracket
-from airflow_provider_mssql_cdc.embedded.engine.session import Session
-from airflow_provider_mssql_cdc.embedded.faults import Faults
-from airflow_provider_mssql_cdc.embedded.faulty_engine import FaultyEngine
-from airflow_provider_mssql_cdc.embedded.listener import Listener
-from airflow_provider_mssql_cdc.embedded.replica import Replica
+from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import bracket
+from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+from airflow_provider_mssql_cdc.embedded.faults import Faults, FaultyEngine
+from airflow_provider_mssql_cdc.embedded.listener import Listener, Replica
 
 SA_PASSWORD = "Embedded-1-Server"
 """The password of sa: the server listens on loopback only and holds test data."""

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.microsoft.mssql.hooks.mssql import MsSqlHook
 
 from airflow_provider_mssql_cdc.errors import MssqlCdcError
-from airflow_provider_mssql_cdc.source.connect import (
-    CONNECTION_TYPE,
-    refuse_other_types,
-    settings_of,
-)
+from airflow_provider_mssql_cdc.source.connect import CONNECTION_TYPE, refuse_other_types, settings_of
 from airflow_provider_mssql_cdc.source.connection_report import connection_report
-from airflow_provider_mssql_cdc.source.extras import foreign_to_mssql_hook, pymssql_extras, read_extras
 from airflow_provider_mssql_cdc.source.pymssql import plain_connection
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.source.settings import DEFAULT_PORT, ConnectionSettings
+from airflow_provider_mssql_cdc.source.settings import (
+    DEFAULT_PORT,
+    ConnectionSettings,
+    foreign_to_mssql_hook,
+    pymssql_extras,
+    read_extras,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.source.capture import capture_trouble, captured, commits_before, entry_past
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
-from airflow_provider_mssql_cdc.source.watermarks import now
+from airflow_provider_mssql_cdc.source.watermarks import (
+    capture_trouble,
+    captured,
+    commits_before,
+    entry_past,
+    now,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession

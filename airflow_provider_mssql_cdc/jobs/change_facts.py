@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun
-from airflow_provider_mssql_cdc.jobs.signed_facts import write_signed
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import write_signed
 from airflow_provider_mssql_cdc.lake.facts import has_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.stored_changes import counts_of_batch, newest_change_commit
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_commits import counts_of_batch, newest_change_commit
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, retention_status
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.jobs.window_rows import WindowRows
+    from airflow_provider_mssql_cdc.jobs.changes_run import WindowRows
 
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import InstanceMark
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn, PlannedColumn
+from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.planning.windows import Reach
-from airflow_provider_mssql_cdc.source.capture import captured
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe, described_columns
 from airflow_provider_mssql_cdc.source.instances import refreshed, visible_instances
-from airflow_provider_mssql_cdc.source.watermarks import low
+from airflow_provider_mssql_cdc.source.watermarks import captured, low
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql import cdc
 

@@ -1,9 +1,9 @@
-"""What a run of changes is asked for, what it returns, and what its steps share."""
+"""A run of changes: request, outcome, rows of a window, and what its steps share."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,48 @@ from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.model.attempt import Attempt
-from airflow_provider_mssql_cdc.model.changes import ChangeCounts, ChangesState
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.changes import ChangeCounts, ChangesState, CommitStamp, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.model.state import Coverage
-from airflow_provider_mssql_cdc.planning.intervals import DataInterval
+from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """The rows of a window as files that nobody sees yet.
+
+    :param window: what was read; it may end earlier than asked for.
+    :param until: the commit at its end with its time; None where that is no mapped commit.
+    """
+
+    window: Window
+    instance: CaptureInstance
+    files: tuple[StagedFile, ...]
+    counts: ChangeCounts
+    until: CommitStamp | None
+    batch: int
+    read_seconds: float = 0.0
+    read_mb: float = 0.0
+
+
+def merged(one: WindowRows, other: WindowRows) -> WindowRows:
+    """Two windows that touch, as one."""
+    return replace(
+        other,
+        window=Window(one.window.after, other.window.until),
+        files=one.files + other.files,
+        counts=one.counts.plus(other.counts),
+        read_seconds=one.read_seconds + other.read_seconds,
+        read_mb=one.read_mb + other.read_mb,
+    )
+
 
 log = logging.getLogger(__name__)
 

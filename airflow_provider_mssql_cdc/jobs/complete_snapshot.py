@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
-from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
-from airflow_provider_mssql_cdc.planning.completeness import CompletePlan, choose_plan
+from airflow_provider_mssql_cdc.planning.completion import CompletePlan, choose_plan
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
 from airflow_provider_mssql_cdc.table import MssqlCdcTable

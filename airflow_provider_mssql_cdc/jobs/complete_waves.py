@@ -8,31 +8,28 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
-from airflow_provider_mssql_cdc.jobs.chunk_facts import write_missing_chunk_facts
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
-from airflow_provider_mssql_cdc.jobs.retention import refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
     keys_of,
     snapshot_facts,
     with_server,
+    write_missing_chunk_facts,
     write_snapshot_facts,
 )
 from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
-from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
-from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
+from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.chunked import landed_waves
 from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion, held_snapshot
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.plans import read_plan
-from airflow_provider_mssql_cdc.lake.waves import landed_waves
-from airflow_provider_mssql_cdc.model.attempt import Attempt
-from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import Stopped, StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.waves import Stopped, WaveOutcome
-from airflow_provider_mssql_cdc.planning.opening import refuse_ended
-from airflow_provider_mssql_cdc.planning.waves import missing_waves, refuse_missing
+from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.planning.chunked import missing_waves, refuse_ended, refuse_missing
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:

@@ -1,16 +1,23 @@
-"""What a merge is asked for, and what it returns."""
+"""A merge into silver: order, outcome, and its facts row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.attempt import Attempt
-from airflow_provider_mssql_cdc.model.silver import MergeCounts, SilverPosition
+from airflow_provider_mssql_cdc.jobs.snapshot_facts import write_signed
+from airflow_provider_mssql_cdc.lake.facts import has_facts
+from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
+from airflow_provider_mssql_cdc.lake.silver.table import MERGE_EVENT, Silver
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
-from airflow_provider_mssql_cdc.planning.horizon import Consistency
+from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
+from airflow_provider_mssql_cdc.planning.coverage import Consistency
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 
@@ -77,3 +84,80 @@ class MergedSilver:
             "consistent_after": None if self.horizon is None else self.horizon.consistent_after(),
             "reason": self.consistency.reason,
         }
+
+
+_COMMITS_SEARCHED = 20
+
+
+def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -> None:
+    """One row for a commit that changed rows, or that built silver anew; none for a position that moved."""
+    counts, position = merged.counts, merged.position
+    if not (counts.files_added or counts.files_removed or merged.rebuilt):
+        return
+    row = FactsRow(
+        event="merge",
+        target=silver.location.uri,
+        snapshot=position.snapshot,
+        rows=merged.rows,
+        deletes=counts.deleted,
+        inserts=counts.inserted,
+        updates=counts.updated,
+        end_lsn=position.changes,
+        consistent_after=None if merged.horizon is None else merged.horizon.consistent_after(),
+        started_at=order.started_at,
+        duration_ms=round((datetime.now(UTC) - order.started_at).total_seconds() * 1000),
+        detail={
+            "bronze_version": position.version,
+            "silver_version": merged.version,
+            "rebuilt": merged.rebuilt,
+            "consistent": merged.consistency.passed,
+            "reason": merged.consistency.reason,
+            "changed_keys": counts.changed_keys,
+            "files_added": counts.files_added,
+            "files_removed": counts.files_removed,
+            "files_kept": counts.files_kept,
+        },
+    )
+    _write(order, silver, row, version=position.version)
+
+
+def write_missing_facts(order: MergeOrder, silver: Silver) -> None:
+    """The row of silver's newest merge, when the run that committed it did not live to write it."""
+    said = _newest_merge(silver)
+    if said is None or not (said["files_added"] or said["files_removed"] or said["rebuilt"]):
+        return
+    snapshot, version = Lsn.parse(said["snapshot"]), int(said["bronze_version"])
+    identifier = facts_identifier(silver.location.uri, "merge", snapshot, version)
+    if has_facts(TableLocation.facts_of(order.table), identifier):
+        return
+    row = FactsRow(
+        event="merge",
+        target=silver.location.uri,
+        snapshot=snapshot,
+        rows=said["rows"],
+        deletes=said["deleted"],
+        inserts=said["inserted"],
+        updates=said["updated"],
+        end_lsn=Lsn.parse(said["changes"]),
+        detail={
+            **{name: said[name] for name in ("bronze_version", "rebuilt", "changed_keys")},
+            "again": True,
+        },
+    )
+    _write(order, silver, row, version=version)
+
+
+def _newest_merge(silver: Silver) -> dict[str, Any] | None:
+    """What the newest commit of a merge says of itself; None where the log no longer reaches so far."""
+    for commit in silver.table.history(_COMMITS_SEARCHED):
+        if commit.get(EVENT_KEY) == MERGE_EVENT:
+            said: dict[str, Any] = json.loads(commit["userMetadata"])
+            return said
+    return None
+
+
+def _write(order: MergeOrder, silver: Silver, row: FactsRow, *, version: int) -> None:
+    assert row.snapshot is not None
+    identifier = facts_identifier(row.target, row.event, row.snapshot, version)
+    told = replace(row, source=silver.identity.label)
+    write_signed(order.table, told, attempt=order.attempt, identifier=identifier, started_at=None)

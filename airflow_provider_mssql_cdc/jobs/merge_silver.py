@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
 from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
-from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write_missing_facts
-from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
-from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
+from airflow_provider_mssql_cdc.jobs.merge_run import (
+    Awaited,
+    MergedSilver,
+    MergeOrder,
+    write_merge_facts,
+    write_missing_facts,
+)
+from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.identity import described
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.log_checks import refuse_deletion_vectors
-from airflow_provider_mssql_cdc.lake.silver.cleanup import remove_orphans, staging_prefix
-from airflow_provider_mssql_cdc.lake.silver.keep import keep
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved
+from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors
+from airflow_provider_mssql_cdc.lake.schema import described
+from airflow_provider_mssql_cdc.lake.silver.files import remove_orphans, staging_prefix
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
 from airflow_provider_mssql_cdc.lake.silver.table import (
     Silver,
     bronze_number,
@@ -27,12 +29,13 @@ from airflow_provider_mssql_cdc.lake.silver.table import (
     open_silver,
     refuse_foreign,
 )
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.horizon import Consistency, consistency
-from airflow_provider_mssql_cdc.planning.merge_decision import NoSnapshot, Rebuild, decide_merge
-from airflow_provider_mssql_cdc.planning.silver_key import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.planning.coverage import Consistency, consistency
+from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 
 if TYPE_CHECKING:

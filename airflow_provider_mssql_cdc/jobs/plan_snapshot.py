@@ -11,14 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.jobs.bronze_for_snapshot import bronze_for_snapshot
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create, problems_with
+from airflow_provider_mssql_cdc.lake.evolution import add_columns, column_drift
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
 from airflow_provider_mssql_cdc.source.measure import cut_ranges
 from airflow_provider_mssql_cdc.source.watermarks import now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -26,6 +25,25 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.planning.ranges import RangePlan
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+def bronze_for_snapshot(location: TableLocation, source: LoadableTable, *, resnapshot: bool) -> Bronze:
+    """The source table's bronze, with every planned column.
+
+    A resnapshot has a value for every row, so columns that the table has gained since the last one are
+    added, NULL in the rows so far; that it was asked for is the decision. Any other snapshot stops at them.
+
+    :raises ForeignTable: it belongs to another source table.
+    :raises SchemaDrift: it lacks a column, or has one of another type.
+    """
+    bronze = open_bronze(location) if resnapshot else None
+    if bronze is not None:
+        bronze.check_identity(source.identity)
+        drift = column_drift(bronze, source.lake_columns)
+        if drift.added and not drift.retyped:
+            add_columns(bronze, drift.added)
+    return open_or_create(location, source.identity, source.lake_columns)
+
 
 log = logging.getLogger(__name__)
 

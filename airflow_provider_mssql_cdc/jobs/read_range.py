@@ -1,31 +1,122 @@
-"""``read``: the session's own now(), the rows of one range, staged; then how new they may be."""
+"""``read``: the session's own now(), the rows of one range, staged; then the horizon."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ReplicaBehind
-from airflow_provider_mssql_cdc.jobs.recount import verify_count
-from airflow_provider_mssql_cdc.jobs.retention import refuse_unretained
-from airflow_provider_mssql_cdc.jobs.source_rows import rows_of_range
+from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.errors import (
+    ConfigurationError,
+    CountsDiffer,
+    PermissionDenied,
+    ReplicaBehind,
+    ValueDoesNotFit,
+)
+from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlannedRange
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange
 from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
+from airflow_provider_mssql_cdc.source.measure import count_rows
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.tsql.cdc import any_change
+from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+
+Batch = TypeVar("Batch")
+
+
+@contextlib.contextmanager
+def rows_of_range(
+    session: SourceSession, source: LoadableTable, key_range: KeyRange, *, label: str
+) -> Iterator[Iterator[Any]]:
+    """Record batches of the captured columns; whoever needs a stamp has asked for it before.
+
+    Under SNAPSHOT what happens inside is one transaction.
+
+    :param label: what messages call the rows.
+    :raises ValueDoesNotFit: names the table, the range and the column.
+    """
+    statement = select_range(
+        source.description.table, source.columns, split_by=source.split_columns, key_range=key_range
+    )
+    with session.transaction():
+        batches = session.read(statement, captured_schema(source.lake_columns), table=label)
+        yield _with_casts_named(batches, source)
+
+
+def _with_casts_named(batches: Iterator[Batch], source: LoadableTable) -> Iterator[Batch]:
+    """The server does not say in which column a cast failed: the error names the columns that are cast."""
+    try:
+        yield from batches
+    except ValueDoesNotFit as exc:
+        if exc.column is not None or not source.casts:
+            raise
+        casts = ", ".join(f"{shown(name)} as {declared}" for name, declared in source.casts.items())
+        raise ValueDoesNotFit(f"{exc}. Columns that casts convert: {casts}") from exc
+
+
 log = logging.getLogger(__name__)
+
+
+def verify_count(
+    session: SourceSession,
+    source: LoadableTable,
+    *,
+    key_range: KeyRange,
+    rows: int,
+    since: Lsn,
+    label: str,
+) -> None:
+    """Count the range again and compare.
+
+    Under SNAPSHOT, within the transaction that read the rows, the numbers have to agree. Under READ
+    COMMITTED they have to on a quiet table: one of which CDC has recorded no change since ``since``. Where
+    it has, a difference is said and left at that; a change that capture has not come to yet looks like a
+    fault, so the error is one that another attempt may not see.
+
+    :param since: what capture had reached before the read.
+    :raises CountsDiffer: another number, and no change that could explain it.
+    """
+    counted = count_rows(session, source.description.table, source.split_columns, key_range)
+    if counted == rows:
+        log.info("%s: recounted on the server, %d rows in both", label, rows)
+        return
+    if session.isolation is None and _has_changed(session, source, since=since):
+        log.warning(
+            "%s: %d rows were read and %d are counted now; the table has changed meanwhile, so that the "
+            "numbers prove nothing. Changes bring the difference",
+            *(label, rows, counted),
+        )
+        return
+    raise CountsDiffer(
+        f"{label}: {rows:,} rows were read and the server counts {counted:,}, though CDC shows no change of "
+        "the table since. Nothing of this range is committed. A commit that capture has not come to yet "
+        'looks like this too: on a table that is written to, read under isolation="snapshot" or leave '
+        "verify_counts out"
+    )
+
+
+def _has_changed(session: SourceSession, source: LoadableTable, *, since: Lsn) -> bool:
+    instance = source.description.instance
+    try:
+        found = session.value(any_change(instance.name, after=since), doing="looking for changes")
+    except PermissionDenied:
+        return False
+    return bool(found)
 
 
 def read_range(

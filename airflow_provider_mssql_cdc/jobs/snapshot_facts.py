@@ -1,26 +1,72 @@
-"""The facts rows of a snapshot: what was planned, and what was finished."""
+"""Facts rows of snapshots, whole and chunked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from airflow_provider_mssql_cdc.jobs.signed_facts import write_signed
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.chunked import LandedWave, stamps_of
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.facts import absent_facts, write_facts
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import StoredPlan
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
-from airflow_provider_mssql_cdc.planning.completeness import CompletePlan
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.place import canonical_uri
+from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.planning.completion import CompletePlan
 from airflow_provider_mssql_cdc.source.watermarks import retention_status
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.model.lsn import Lsn
     from airflow_provider_mssql_cdc.planning.ranges import RangePlan
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+def write_signed(
+    table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, identifier: str, started_at: datetime | None
+) -> bool:
+    """Write the row with the attempt's name on it; False when a row of this identifier was there.
+
+    :param started_at: of the work that the row tells of, which ends now; None leaves what the row says:
+        the work was another attempt's, or is timed by whoever made the row.
+    """
+    signed = replace(
+        row,
+        dag_id=attempt.dag_id,
+        run_id=attempt.run_id,
+        task_id=attempt.task_id,
+        map_index=attempt.map_index,
+        try_number=attempt.try_number,
+    )
+    if started_at is not None:
+        elapsed = datetime.now(UTC) - started_at
+        signed = replace(signed, started_at=started_at, duration_ms=round(elapsed.total_seconds() * 1000))
+    return write_facts(TableLocation.facts_of(table), signed, identifier=identifier)
+
+
+def facts_url(table: MssqlCdcTable, attempt: Attempt) -> str | None:
+    """The table's ``facts_url`` with this task's names in it; None where the table has none.
+
+    ``target`` is spelled as the column of the facts is.
+    """
+    if table.facts_url is None:
+        return None
+    names = {
+        "facts": canonical_uri(table.facts),
+        "target": canonical_uri(table.bronze),
+        "dag_id": attempt.dag_id,
+        "run_id": attempt.run_id,
+        "task_id": attempt.task_id,
+        "map_index": str(attempt.map_index),
+    }
+    return table.facts_url.format_map({name: quote(value, safe="") for name, value in names.items()})
 
 
 def snapshot_facts(
@@ -126,3 +172,96 @@ def keys_of(source: LoadableTable) -> dict[str, Any]:
         "key": [column.name for column in source.keys.key or ()],
         "split_by": [column.name for column in source.split_columns],
     }
+
+
+log = logging.getLogger(__name__)
+
+
+def opening_facts(bronze: Bronze, snapshot: Lsn, **known: Any) -> FactsRow:
+    """S was opened; what the first attempt alone knew is in ``known``."""
+    return FactsRow(
+        event="snapshot_open",
+        target=bronze.location.uri,
+        source=source_of(bronze),
+        snapshot=snapshot,
+        min_lsn=snapshot,
+        max_lsn=snapshot,
+        end_lsn=snapshot,
+        **known,
+    )
+
+
+def chunk_plan_facts(bronze: Bronze, plan: StoredPlan, **known: Any) -> FactsRow:
+    """How the table is cut: chunks and waves, by which method and why."""
+    start = plan.start
+    return FactsRow(
+        event="snapshot_plan",
+        target=bronze.location.uri,
+        source=source_of(bronze),
+        snapshot=plan.snapshot,
+        detail={
+            "chunks": plan.chunks,
+            "waves": plan.waves,
+            "chunks_per_wave": plan.chunks_per_wave,
+            "chunk_rows": start.chunk_rows,
+            "rows_estimated": start.rows_estimated,
+            "method": start.method,
+            "reason": start.reason,
+        },
+        **known,
+    )
+
+
+def wave_facts(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **known: Any) -> FactsRow:
+    """A wave that bronze holds; without ``known`` what bronze itself still tells."""
+    chunks = [chunk.index for chunk in plan.chunks_of(landed.wave)]
+    row = FactsRow(
+        event="snapshot_wave",
+        target=bronze.location.uri,
+        source=source_of(bronze),
+        snapshot=plan.snapshot,
+        rows=landed.rows,
+        deletes=0,
+        inserts=0,
+        updates=0,
+        consistent_after=None if landed.horizon is None else landed.horizon.consistent_after(),
+        detail={
+            "wave": landed.wave,
+            "waves": plan.waves,
+            "first_chunk": chunks[0],
+            "chunks": len(chunks),
+            "chunks_total": plan.chunks,
+        },
+    )
+    if known:
+        return replace(row, **known)
+    stamps = stamps_of(bronze, plan.snapshot, first_chunk=chunks[0], last_chunk=chunks[-1])
+    return replace(
+        row, min_lsn=stamps.low, max_lsn=stamps.high, end_lsn=stamps.high, end_commit_ts=stamps.commit_ts
+    )
+
+
+def write_missing_chunk_facts(
+    table: MssqlCdcTable,
+    bronze: Bronze,
+    plan: StoredPlan,
+    landed: Iterable[LandedWave],
+    *,
+    attempt: Attempt,
+) -> int:
+    """Write again, from bronze and the plan, rows whose writer did not live to; how many."""
+    target, snapshot = bronze.location.uri, plan.snapshot
+    waves = {facts_identifier(target, "snapshot_wave", snapshot, wave.wave): wave for wave in landed}
+    rows = {
+        facts_identifier(target, "snapshot_open", snapshot): lambda: opening_facts(bronze, snapshot),
+        facts_identifier(target, "snapshot_plan", snapshot): lambda: chunk_plan_facts(bronze, plan),
+    }
+    absent = absent_facts(TableLocation.facts_of(table), [*rows, *waves])
+    for identifier in absent:
+        wave = waves.get(identifier)
+        row = rows[identifier]() if wave is None else wave_facts(bronze, plan, wave)
+        number = None if wave is None else wave.wave
+        write_snapshot_facts(table, row, attempt=attempt, started_at=None, wave=number)
+    if absent:
+        log.info("%s: %d facts row(s) of snapshot %s were missing", table.label, len(absent), snapshot)
+    return len(absent)

@@ -8,19 +8,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource
-from airflow_provider_mssql_cdc.jobs.retention import headroom_hours
+from airflow_provider_mssql_cdc.jobs.guards import headroom_hours
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
-from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.chunked import landed_waves
 from airflow_provider_mssql_cdc.lake.plans import read_plan
-from airflow_provider_mssql_cdc.lake.stored_snapshot import stored_snapshot
-from airflow_provider_mssql_cdc.lake.waves import landed_waves
-from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_commits import stored_snapshot
+from airflow_provider_mssql_cdc.model.chunks import Progress, StoredPlan
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.progress import Progress
+from airflow_provider_mssql_cdc.planning.chunked import WaveEnd, pace_of
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
-from airflow_provider_mssql_cdc.planning.pace import WaveEnd, pace_of
-from airflow_provider_mssql_cdc.source.capture import capture_trouble
+from airflow_provider_mssql_cdc.source.watermarks import capture_trouble
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_mssql_cdc.errors import PreflightFailed
-from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.plan import columns_hash
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn, PlannedColumn
+from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
-from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice, choose_keys
-from airflow_provider_mssql_cdc.planning.lake_names import is_reserved
+from airflow_provider_mssql_cdc.planning.columns import is_reserved
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice, choose_keys
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
-TargetCheck = Callable[[SourceIdentity, Sequence[LakeColumn]], Iterable[str]]
-
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+Step = Literal[
+    "opened",  # the open is in bronze
+    "plan begun",  # how the table is cut is stored
+    "bounds stored",  # some bounds are
+    "planned",  # all of them and the waves are
+    "stamped",  # the wave has its stamp
+    "read",  # a chunk has been read and staged
+    "staged",  # all of the wave's have
+    "committed",  # the deciding commit has been made
+    "reported",  # the facts row is written
+]
+
+OnStep = Callable[[Step], None]
+
+
+def unwatched(step: Step) -> None:
+    """Nobody watches."""
+
+
+TargetCheck = Callable[[SourceIdentity, Sequence[LakeColumn]], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,20 +20,20 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
 )
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
-from airflow_provider_mssql_cdc.lake.identity import SOURCE_PROPERTY, described, identity_text, read_identity
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.log_checks import (
+from airflow_provider_mssql_cdc.lake.log import (
     COMMIT_KEY,
+    CREATE_ONCE,
     EVENT_KEY,
     refuse_restored,
     refuse_rows_without_position,
     refuse_unsafe_properties,
 )
-from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE
+from airflow_provider_mssql_cdc.lake.schema import SOURCE_PROPERTY, described, identity_text, read_identity
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import distinct, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 

@@ -1,16 +1,20 @@
-"""Removing what was staged and lost, and nothing that any version of the table may need."""
+"""Staged files that no commit names: found by name, removed."""
 
 from __future__ import annotations
 
 import logging
 import re
+import secrets
 from collections.abc import Sequence
 
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.lake.constants import read_all
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 log = logging.getLogger(__name__)
@@ -63,3 +67,22 @@ def _named_by_the_log(location: TableLocation) -> set[str]:
     current = read_all(table.get_add_actions()).column("path").to_pylist()
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}
+
+
+_KINDS = ("changes", "repair")
+_NAME = re.compile(r"(?:changes|repair)-(\d{12})-")
+
+
+def file_prefix(event: Event, batch: int, window: Window) -> str:
+    """What the names of one attempt's files begin with; random at its end, so never used before."""
+    if event not in _KINDS:
+        raise ValueError(f"no change rows are staged for {event}")
+    return f"{event}-{batch:012d}-{window.after}-{secrets.token_hex(6)}"
+
+
+def remove_dead_files(bronze: Bronze) -> int:
+    """Remove staged change files that no version of the table names and none ever will; how many."""
+    newest, storage = read_changes_state(bronze.table).batch, TableStorage(bronze.location)
+    staged = [name for kind in _KINDS for name in storage.names(f"{kind}-")]
+    dead = [name for name in staged if (match := _NAME.match(name)) and int(match[1]) <= newest]
+    return remove_unnamed(bronze.location, dead)

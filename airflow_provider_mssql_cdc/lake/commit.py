@@ -12,12 +12,13 @@ from deltalake import Transaction
 from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.errors import StateDamaged, Superseded
+from airflow_provider_mssql_cdc.lake.add_actions import add_actions
+from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.retries import until_committed
-from airflow_provider_mssql_cdc.lake.staged_files import add_actions
-from airflow_provider_mssql_cdc.lake.stored_snapshot import SnapshotEvent, stored_snapshot
-from airflow_provider_mssql_cdc.lake.times import naive_utc
+from airflow_provider_mssql_cdc.lake.chunked import landed_waves, latest_horizon
+from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_commits import SnapshotEvent, stored_snapshot
 from airflow_provider_mssql_cdc.lake.transactions import (
     BASE,
     SNAPSHOT,
@@ -28,19 +29,17 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     run_app_id,
     was_opened,
 )
-from airflow_provider_mssql_cdc.lake.waves import landed_waves, latest_horizon
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
-from airflow_provider_mssql_cdc.planning.commit_decision import (
+from airflow_provider_mssql_cdc.planning.chunked import decide_completion, missing_waves, refuse_missing
+from airflow_provider_mssql_cdc.planning.completion import (
     AddSnapshot,
     KeepStored,
     coverage_after,
     decide_snapshot_commit,
 )
-from airflow_provider_mssql_cdc.planning.opening import decide_completion
-from airflow_provider_mssql_cdc.planning.waves import missing_waves, refuse_missing
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from deltalake import Schema
 
 from airflow_provider_mssql_cdc.arrow_types import arrow_type
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.log import until_committed
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, commented, same_type
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
-from airflow_provider_mssql_cdc.planning.schema_changes import ColumnDrift
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.planning.columns import ColumnDrift
 
 log = logging.getLogger(__name__)
 

@@ -19,14 +19,19 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.lake.constants import read_all
-from airflow_provider_mssql_cdc.lake.identity import described, identity_properties, read_identity
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE, until_committed
-from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY, TIMESTAMP_NTZ, commented
-from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
-from airflow_provider_mssql_cdc.model.chunk_plan import PlanStart, StoredPlan
-from airflow_provider_mssql_cdc.model.key_range import Bound
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.log import CREATE_ONCE, until_committed
+from airflow_provider_mssql_cdc.lake.schema import (
+    STATISTICS_PROPERTY,
+    TIMESTAMP_NTZ,
+    commented,
+    described,
+    identity_properties,
+    read_identity,
+)
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import PlanStart, StoredPlan
+from airflow_provider_mssql_cdc.model.key_range import Bound, bound_from_json, bound_to_json
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 

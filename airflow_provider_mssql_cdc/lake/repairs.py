@@ -20,16 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import RemoveAction
 
+from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
+from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.change_files import discard, plain_schema
-from airflow_provider_mssql_cdc.lake.changes import repair_transactions
-from airflow_provider_mssql_cdc.lake.constants import read_all
-from airflow_provider_mssql_cdc.lake.log_checks import refuse_deletion_vectors
-from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter
-from airflow_provider_mssql_cdc.lake.parquet_reads import shaped
-from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.changes import discard, plain_schema, repair_transactions
+from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors, until_committed
+from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, shaped
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
-from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window

@@ -14,12 +14,11 @@ import pyarrow as pa
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.parquet_files import RollingWriter, TableWriter
-from airflow_provider_mssql_cdc.lake.row_stamp import RowStamp
+from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, RowStamp, TableWriter
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 
 log = logging.getLogger(__name__)

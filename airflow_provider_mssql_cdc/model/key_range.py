@@ -1,10 +1,12 @@
-"""Key ranges: how a table is cut so that every row is in exactly one piece."""
+"""Half-open key ranges, and how their bounds travel as JSON."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 Bound = tuple[str | None, ...]
 """One value per split column, as text that the server rendered; None is NULL. Never compared in Python."""
@@ -40,3 +42,37 @@ def ranges_between(bounds: Sequence[Bound]) -> Iterator[KeyRange]:
     edges: list[Bound | None] = [None, *bounds, None]
     for lower, upper in pairwise(edges):
         yield KeyRange(lower, upper)
+
+
+_UNSAFE = re.compile("[\0\ud800-\udfff]")
+
+
+def bound_to_json(bound: Bound) -> list[Any]:
+    """One JSON value per split column."""
+    return [_to_json(value) for value in bound]
+
+
+def bound_from_json(values: object) -> Bound | None:
+    """What :func:`bound_to_json` wrote; None stays None.
+
+    :raises ValueError: anything else.
+    """
+    if values is None:
+        return None
+    if not isinstance(values, (list, tuple)):
+        raise ValueError("a bound is a list of texts")
+    return tuple(_from_json(value) for value in values)
+
+
+def _to_json(value: str | None) -> Any:
+    if value is not None and _UNSAFE.search(value):
+        return {"utf8": value.encode("utf-8", "surrogatepass").hex()}
+    return value
+
+
+def _from_json(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value.keys() == {"utf8"} and isinstance(value["utf8"], str):
+        return bytes.fromhex(value["utf8"]).decode("utf-8", "surrogatepass")
+    raise ValueError("a bound holds texts and NULLs")

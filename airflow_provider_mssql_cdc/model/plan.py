@@ -1,8 +1,4 @@
-"""A plan and its items: what travels from ``plan`` to the mapped tasks through XCom.
-
-Everything is JSON text that comes back as it went: an LSN is ``0x`` and hex digits, a bound is text
-that the server rendered, so that no digit is lost to a float.
-"""
+"""A planned whole snapshot: run, plan id, planned ranges."""
 
 from __future__ import annotations
 
@@ -10,12 +6,11 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
-from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.model.key_range import KeyRange, bound_from_json, bound_to_json
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _PLAN_ID = re.compile(r"(0x[0-9A-F]{20})-([0-9a-f]{8})-([0-9a-f]{8})\Z")
@@ -125,3 +120,29 @@ class PlannedRange:
             raise ConfigurationError(
                 f"key_range is not an item of a plan ({exc}); clear the plan task"
             ) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one task instance; a killed worker's process can still be one beside its successor.
+
+    :param map_index: -1 for a task that is not mapped.
+    :param nonce: random, so that no two attempts ever stage a file of the same name.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    try_number: int = 1
+    nonce: str = field(default_factory=lambda: secrets.token_hex(3))
+
+    @property
+    def run(self) -> str:
+        """Eight hex digits that name the Airflow run."""
+        return run_hash(self.dag_id, self.run_id)
+
+    @property
+    def label(self) -> str:
+        """What the names of this attempt's files hold: ``a2-9f03bc``."""
+        return f"a{self.try_number}-{self.nonce}"

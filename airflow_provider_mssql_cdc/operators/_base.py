@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.errors import (
     MssqlCdcError,
     StorageFailed,
 )
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 

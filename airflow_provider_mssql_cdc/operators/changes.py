@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.operators._arguments import at_least, flag, one_of, or_none
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
-from airflow_provider_mssql_cdc.planning.intervals import DataInterval
+from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureTrigger
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:

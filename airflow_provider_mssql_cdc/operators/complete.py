@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
 from airflow_provider_mssql_cdc.model.staged import StagedRange
-from airflow_provider_mssql_cdc.model.waves import Stopped, WaveOutcome
 from airflow_provider_mssql_cdc.operators._assets import announce
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class MssqlCdcFactsLink(BaseOperatorLink):
         return "Facts"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        from airflow_provider_mssql_cdc.jobs.facts_place import facts_url
+        from airflow_provider_mssql_cdc.jobs.snapshot_facts import facts_url
 
         attempt = Attempt(
             dag_id=ti_key.dag_id,

@@ -108,7 +108,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
 
     def _plan_waves(self, context: Context) -> list[dict[str, Any]]:
         from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
-        from airflow_provider_mssql_cdc.model.waves import Stopped
+        from airflow_provider_mssql_cdc.model.chunks import Stopped
 
         request = ChunkedRequest(
             table=self.table,

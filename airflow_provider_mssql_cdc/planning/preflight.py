@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts
 from airflow_provider_mssql_cdc.planning.grants import grant_changes, grant_table, join_role
 from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier

@@ -1,16 +1,19 @@
-"""How many ranges, and dense integer keys cut by arithmetic.
-
-Python's integers do not overflow; the server's do, so bounds are whole numbers inside ``[MIN, MAX]``
-that are cast to the column's declared type.
-"""
+"""Key ranges of a whole snapshot: by arithmetic, or by keyset seeks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from airflow_provider_mssql_cdc.errors import MssqlCdcError, StatementFailed, UnsupportedKey
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange, ranges_between
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
 from airflow_provider_mssql_cdc.model.sql_type import INTEGER_TYPES, SqlType
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice
+from airflow_provider_mssql_cdc.tsql.catalog import space_used
+from airflow_provider_mssql_cdc.tsql.keys import first_key, key_ends, seek_key
+from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 MAX_IMBALANCE = 1.5
 """The largest range may hold this many times the average."""
@@ -90,3 +93,201 @@ def cut_integers(lo: int, hi: int, count: int) -> list[Bound]:
     span = hi - lo + 1
     count = min(count, span)
     return [(str(lo + span * index // count),) for index in range(1, count)]
+
+
+Rows = Sequence[Mapping[str, Any]]
+Steps = Generator[Statement, Rows, Any]
+
+
+def drive(steps: Steps, run: Callable[[Statement], Rows]) -> Any:
+    """Run a planner: each statement by ``run``, whose errors of this package's tree the planner sees."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = run(statement)
+            except MssqlCdcError as exc:
+                statement = steps.throw(exc)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as finished:
+        return finished.value
+
+
+def plan_ranges(
+    table: SourceTable, keys: KeyChoice, *, rows_per_range: int, max_ranges: int
+) -> Generator[Statement, Rows, RangePlan]:
+    """Cut a table into ranges. S has been recorded before the first statement runs.
+
+    :param max_ranges: never exceeded; Airflow's own limit is the caller's business.
+    """
+    if keys.split_by is None:
+        return RangePlan.whole("; ".join(keys.reasons) or "no column to cut ranges on")
+    if max_ranges == 1:
+        return RangePlan.whole("one range, as asked for")
+    estimate = yield from estimated_rows(table)
+    if len(keys.split_by) == 1 and keys.split_is_unique and is_whole_number(keys.split_by[0].sql_type):
+        plan = yield from _arithmetic(table, keys.split_by[0], estimate, rows_per_range, max_ranges)
+        if plan is not None:
+            return plan
+    return (yield from _keyset(table, keys.split_by, estimate, rows_per_range, max_ranges))
+
+
+def estimated_rows(table: SourceTable) -> Generator[Statement, Rows, int | None]:
+    """The table's rows as its metadata has them; None where the server does not tell."""
+    try:
+        rows = yield space_used(table)
+    except StatementFailed:
+        return None
+    try:
+        return int(str(rows[0]["rows"]).strip()) if rows else None
+    except ValueError:
+        return None
+
+
+def _arithmetic(
+    table: SourceTable, column: Column, estimate: int | None, rows_per_range: int, max_ranges: int
+) -> Generator[Statement, Rows, RangePlan | None]:
+    """Ranges of equal width, when the key is dense enough for them to be balanced."""
+    ends = (yield key_ends(table, column))[0]
+    if ends["lowest"] is None:
+        return RangePlan.whole("the table is empty")
+    lo, hi = int(ends["lowest"]), int(ends["highest"])
+    span = hi - lo + 1
+    if not is_dense(span, estimate):
+        return None
+    count = range_count(min(estimate or 0, span), rows_per_range, max_ranges)
+    reason = f"dense key {column.name}: about {estimate} rows over {span} numbers"
+    return RangePlan.cut(cut_integers(lo, hi, count), method="arithmetic", reason=reason)
+
+
+def _keyset(
+    table: SourceTable, columns: Sequence[Column], estimate: int | None, rows_per_range: int, max_ranges: int
+) -> Generator[Statement, Rows, RangePlan]:
+    names = ", ".join(column.name for column in columns)
+    try:
+        bounds = yield from seek_bounds(
+            table, columns, estimate=estimate, rows_per_range=rows_per_range, max_ranges=max_ranges
+        )
+    except UnsupportedKey as exc:
+        return RangePlan.whole(str(exc))
+    known = "rows unknown" if estimate is None else f"about {estimate} rows"
+    return RangePlan.cut(bounds, method="keyset", reason=f"keyset seeks on {names}: {known}")
+
+
+def seek_bounds(
+    table: SourceTable,
+    columns: Sequence[Column],
+    *,
+    estimate: int | None,
+    rows_per_range: int,
+    max_ranges: int,
+) -> Generator[Statement, Rows, list[Bound]]:
+    """Inner bounds of at most ``max_ranges`` ranges, until the end of the table.
+
+    The estimate decides the first steps alone. A table with more rows than it says gets more ranges;
+    when those would be too many, neighbours are merged and the step is doubled.
+
+    :raises UnsupportedKey: a key whose text is not exact, so that it cannot bound a range.
+    """
+    found = yield first_key(table, columns)
+    if not found:
+        return []
+    lower = key_of(found[0], columns)
+    bounds: list[Bound] = []
+    steps = _Steps(estimate, rows_per_range, max_ranges)
+    while (bound := (yield from next_bound(table, columns, lower=lower, step=steps.next()))) is not None:
+        bounds.append(bound)
+        lower = bound
+        if len(bounds) >= max_ranges and len(bounds) % 2 == 0:
+            bounds = bounds[1::2]
+            steps.double()
+    while len(bounds) >= max_ranges:
+        bounds = bounds[1::2]
+    return bounds
+
+
+def next_bound(
+    table: SourceTable, columns: Sequence[Column], *, lower: Bound, step: int, upper: Bound | None = None
+) -> Generator[Statement, Rows, Bound | None]:
+    """The key ``step`` rows after the first one at ``lower``; None when there are not that many.
+
+    When more rows than that share the values of ``lower``, the first key above them.
+
+    :param upper: keys above it do not count.
+    """
+    row, shared = yield from _search(table, columns, lower=lower, rows=step + 1, inclusive=True, upper=upper)
+    if row is not None and int(row["is_lower"]) == 1:
+        row, shared = yield from _search(table, columns, lower=lower, rows=1, inclusive=False, upper=upper)
+    return None if row is None else key_of(row, columns, shared=lower[:shared])
+
+
+def _search(
+    table: SourceTable,
+    columns: Sequence[Column],
+    *,
+    lower: Bound,
+    rows: int,
+    inclusive: bool,
+    upper: Bound | None,
+) -> Generator[Statement, Rows, tuple[Mapping[str, Any] | None, int]]:
+    """The ``rows``-th key from a bound on, and how many leading values it shares with the bound."""
+    left = rows
+    for depth in range(len(columns) - 1, -1, -1):
+        statement = seek_key(
+            table, columns, lower=lower, depth=depth, rows=left, inclusive=inclusive, upper=upper
+        )
+        found = (yield statement) if statement is not None else ()
+        if found:
+            read = int(found[0]["keys_read"])
+            if read >= left:
+                return found[0], depth
+            left -= read
+    return None, 0
+
+
+def key_of(row: Mapping[str, Any], columns: Sequence[Column], *, shared: Bound = ()) -> Bound:
+    """The key of an answer. Shared values keep the text they have in the bound before, whatever the row
+    spells: for the server they are equal, and equal text makes an equality of them in the range's pieces.
+
+    :raises UnsupportedKey: a key that no text can carry.
+    """
+    rest = range(len(shared), len(columns))
+    values = tuple(row[f"k{index}"] for index in rest)
+    for index, value in zip(rest, values, strict=True):
+        if value is not None and not _is_exact(value):
+            raise UnsupportedKey(
+                f"one range: a key in column {columns[index].name} holds characters that no text can carry"
+            )
+    return (*shared, *values)
+
+
+def _is_exact(value: object) -> bool:
+    """Whether a driver handed over the text as the server has it: no replacement, no half of a pair."""
+    if not isinstance(value, str):
+        return False
+    return not any(character == "\ufffd" or "\ud800" <= character <= "\udfff" for character in value)
+
+
+class _Steps:
+    """How many rows the next range is to have.
+
+    NTILE's sizes while the estimate lasts; then one look 1.5 steps ahead, so that a few rows above the
+    estimate do not make a range of their own; then one step after the other.
+    """
+
+    def __init__(self, estimate: int | None, rows_per_range: int, max_ranges: int) -> None:
+        rows = max(estimate or 0, 0)
+        count = range_count(rows, rows_per_range, max_ranges)
+        self._step = max(rows_per_range, -(-rows // max_ranges))
+        small, larger = divmod(rows, count)
+        self._planned = [small + 1] * larger + [small] * (count - larger)
+        self._planned[-1] = self._step + self._step // 2
+
+    def next(self) -> int:
+        """Rows to the next bound, at least 1."""
+        return self._planned.pop(0) if self._planned else self._step
+
+    def double(self) -> None:
+        """Neighbours have been merged: every further range is to be twice as large."""
+        self._step *= 2

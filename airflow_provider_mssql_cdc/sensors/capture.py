@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, BaseSensorOperator
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError
-from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.operators._arguments import flag, is_known_later
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator
 from airflow_provider_mssql_cdc.triggers.capture import FAILED, LATE, MssqlCdcCaptureTrigger

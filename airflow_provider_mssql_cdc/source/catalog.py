@@ -14,12 +14,10 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
     StatementFailed,
 )
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
-from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import LAST_LSN
-from airflow_provider_mssql_cdc.model.source_facts import SourceFacts
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts, SourceTable, UniqueIndex
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
-from airflow_provider_mssql_cdc.model.unique_index import UniqueIndex
 from airflow_provider_mssql_cdc.planning.preflight import preflight
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
 from airflow_provider_mssql_cdc.source.session import SourceSession

@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, MssqlCdcError
-from airflow_provider_mssql_cdc.source import sockets
+from airflow_provider_mssql_cdc.source import driver_thread
 from airflow_provider_mssql_cdc.source.driver_thread import DriverThread
 from airflow_provider_mssql_cdc.source.errors import translate
-from airflow_provider_mssql_cdc.source.prefetch import BatchQueue
 from airflow_provider_mssql_cdc.source.reachable import refuse_unreachable
-from airflow_provider_mssql_cdc.source.reader import Driver, DriverConnection
+from airflow_provider_mssql_cdc.source.reader import BatchQueue, Driver, DriverConnection
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
@@ -56,7 +55,7 @@ class GuardedConnection:
         self._failures: tuple[type[Exception], ...] = (MssqlCdcError, *driver.errors)
         self._thread: DriverThread | None = None
         self._connection: DriverConnection | None = None
-        self._socket = sockets.DriverSocket(None)
+        self._socket = driver_thread.DriverSocket(None)
         self._reading: BatchQueue | None = None
         self._ended: str | None = None
 
@@ -159,10 +158,10 @@ class GuardedConnection:
 
     def _connect(self) -> DriverConnection:
         refuse_unreachable(self._settings)
-        with sockets.connecting:
-            before = sockets.open_sockets()
+        with driver_thread.connecting:
+            before = driver_thread.open_sockets()
             connection = self._driver.open(self._settings)
-            self._socket = sockets.opened_since(before, port=self._settings.port)
+            self._socket = driver_thread.opened_since(before, port=self._settings.port)
         if seconds := _limit(self._settings.query_timeout_seconds):
             self._socket.limit_silence(seconds)
         return connection

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, SourceObjectMissing
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import cdc

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.errors import UnsupportedKey
-from airflow_provider_mssql_cdc.model.columns import SourceTable
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.planning.key_choice import Columns, KeyChoice
-from airflow_provider_mssql_cdc.planning.ranges import RangePlan
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.model.source_table import SourceTable
+from airflow_provider_mssql_cdc.planning.keys import Columns, KeyChoice
+from airflow_provider_mssql_cdc.planning.ranges import RangePlan, drive, plan_ranges
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.keys import count_keys
 from airflow_provider_mssql_cdc.tsql.snapshot import count_range

@@ -14,14 +14,11 @@ from mssql_python.cursor import Cursor
 from mssql_python.exceptions import sqlstate_to_exception
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken
-from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
-from airflow_provider_mssql_cdc.source.certificates import trusted_by_odbc
-from airflow_provider_mssql_cdc.source.connect import odbc_connection_string
-from airflow_provider_mssql_cdc.source.reader import Driver, check_count
+from airflow_provider_mssql_cdc.source.connect import odbc_connection_string, trusted_by_odbc
+from airflow_provider_mssql_cdc.source.reader import Driver, FetchSize, assembled, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
-from airflow_provider_mssql_cdc.tsql.statement import Statement
-from airflow_provider_mssql_cdc.tsql.wire import ENDED, counted, with_end, with_question_marks
+from airflow_provider_mssql_cdc.tsql.statement import ENDED, Statement, counted, with_end, with_question_marks
 
 # RuntimeError: what its native part raises; its own exceptions derive from a class of theirs
 ERRORS: tuple[type[Exception], ...] = (mssql_python.exceptions.Exception, RuntimeError, pa.ArrowException)

@@ -12,14 +12,11 @@ import pyarrow as pa
 import pymssql
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.source.batching import assembled
 from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, in_calendar
-from airflow_provider_mssql_cdc.source.certificates import trusted_by_freetds
-from airflow_provider_mssql_cdc.source.connect import pymssql_arguments
-from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, check_count
+from airflow_provider_mssql_cdc.source.connect import pymssql_arguments, trusted_by_freetds
+from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, assembled, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
-from airflow_provider_mssql_cdc.tsql.statement import Statement
-from airflow_provider_mssql_cdc.tsql.wire import counted, with_literals
+from airflow_provider_mssql_cdc.tsql.statement import Statement, counted, with_literals
 
 # MSSQLException comes up from db-lib without its DB-API wrapping while rows are fetched
 ERRORS: tuple[type[Exception], ...] = (pymssql.Error, pymssql._mssql.MSSQLException)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_mssql_cdc.errors import MssqlCdcError
-from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -6,7 +6,7 @@ catalog's spelling.
 
 from __future__ import annotations
 
-from airflow_provider_mssql_cdc.model.columns import SourceTable
+from airflow_provider_mssql_cdc.model.source_table import SourceTable
 from airflow_provider_mssql_cdc.tsql.snapshot import table_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
 from airflow_provider_mssql_cdc.model.key_range import Bound
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
 from airflow_provider_mssql_cdc.tsql.bounds import exact_text, typed_bound
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.predicate import Predicate, all_of, as_predicate
-from airflow_provider_mssql_cdc.tsql.predicates import at_most, equals, pieces_from
+from airflow_provider_mssql_cdc.tsql.predicates import (
+    Predicate,
+    all_of,
+    as_predicate,
+    at_most,
+    equals,
+    pieces_from,
+)
 from airflow_provider_mssql_cdc.tsql.snapshot import table_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 

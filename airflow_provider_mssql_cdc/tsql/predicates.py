@@ -1,35 +1,81 @@
-"""A key range as disjoint, seekable conditions.
-
-T-SQL has no row-value comparison, and one WHERE with ORs seeks on the leading column only. So a range
-from (x, y) to (u, v) over (a, b) is cut into ``a = x AND b >= y``, ``a > x AND a < u`` and
-``a = u AND b < v``; the leading values that both bounds share become equalities.
-
-Whether two bounds share a value is decided by their text. Where texts differ and the server may still
-hold the values for equal ('n' and 'N'), it is asked: those pieces hold when ``x < u``, a condition on the
-bounds alone that costs no row, and one more piece holds when ``x = u``. So every row comes exactly once.
-
-NULL sorts first. On a nullable column ``< y`` is ``(c < y OR c IS NULL)``, ``>= NULL`` is true,
-``> NULL`` is IS NOT NULL, ``< NULL`` is false and ``= NULL`` is IS NULL.
-"""
+"""Predicates that tile a table by key, each piece seekable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
+from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.tsql.bounds import BoundText, is_bindable, is_canonical, typed_bound
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.predicate import (
-    EVERYTHING,
-    NOTHING,
-    Predicate,
-    Term,
-    all_of,
-    any_of,
-    as_predicate,
-)
+
+_NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition for WHERE; the empty text is always true.
+
+    Parameters are called ``lo0`` … and ``hi0`` … after the bound and the column's place in the key.
+    """
+
+    text: str
+    parameters: Mapping[str, str] = field(default_factory=lambda: _NO_PARAMETERS)
+
+    @property
+    def where(self) -> str:
+        """The clause with its keyword on a line of its own, or nothing."""
+        return f"\nWHERE {self.text}" if self.text else ""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no row can fulfil it, as known without asking the server."""
+        return self.text == NOTHING.text
+
+
+EVERYTHING = Predicate("")
+NOTHING = Predicate("1 = 0")
+
+Term = Predicate | bool
+
+
+def all_of(terms: Iterable[Term], *, word: str = "\n  AND ") -> Term:
+    """The terms joined by AND."""
+    conditions: list[Predicate] = []
+    for term in terms:
+        if term is False:
+            return False
+        if isinstance(term, Predicate):
+            conditions.append(term)
+    return _joined(conditions, word) if conditions else True
+
+
+def any_of(terms: Iterable[Term]) -> Term:
+    """The terms joined by OR, in parentheses where there are several."""
+    conditions: list[Predicate] = []
+    for term in terms:
+        if term is True:
+            return True
+        if isinstance(term, Predicate):
+            conditions.append(term)
+    if len(conditions) < 2:
+        return conditions[0] if conditions else False
+    joined = _joined(conditions, "\n    OR ")
+    return Predicate(f"({joined.text})", joined.parameters)
+
+
+def as_predicate(term: Term) -> Predicate:
+    """A term as a condition for WHERE."""
+    if isinstance(term, Predicate):
+        return term
+    return EVERYTHING if term else NOTHING
+
+
+def _joined(conditions: Sequence[Predicate], word: str) -> Predicate:
+    parameters = {name: value for condition in conditions for name, value in condition.parameters.items()}
+    return Predicate(word.join(condition.text for condition in conditions), parameters)
 
 
 @dataclass(frozen=True, slots=True)

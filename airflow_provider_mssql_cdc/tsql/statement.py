@@ -1,7 +1,8 @@
-"""A statement is one value: its text and its parameters."""
+"""A statement: text and parameters as one value, and how a driver takes it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -26,3 +27,67 @@ class Statement:
         if self.parameters:
             return self.text, dict(self.parameters)
         return (self.text.replace("%%", "%"),)
+
+
+_MARKER = re.compile(r"%%|%\((\w+)\)s")
+
+
+def with_question_marks(statement: Statement) -> tuple[str, tuple[str | int, ...]]:
+    """The text with ``?`` for each marker, and the values in that order (ODBC's way).
+
+    :raises KeyError: a marker without a parameter.
+    """
+    values: list[str | int] = []
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "%"
+        values.append(statement.parameters[match[1]])
+        return "?"
+
+    return _MARKER.sub(replace, statement.text), tuple(values)
+
+
+def with_literals(statement: Statement) -> str:
+    """The text with each value as a literal, for the driver that has no parameters on the wire.
+
+    :raises KeyError: a marker without a parameter.
+    :raises ValueError: a value that no literal holds.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        return "%" if match[1] is None else literal(statement.parameters[match[1]])
+
+    return _MARKER.sub(replace, statement.text)
+
+
+def literal(value: str | int) -> str:
+    """``N'it''s'`` or ``-5``; a negative number is set off, so that no ``--`` can arise.
+
+    :raises ValueError: a text with a NUL, which ends a statement for db-lib.
+    """
+    if isinstance(value, int):
+        return f" {value:d}" if value < 0 else f"{value:d}"
+    if "\0" in value:
+        raise ValueError("a literal cannot hold a NUL character")
+    return "N'" + value.replace("'", "''") + "'"
+
+
+def counted(statement: Statement) -> Statement:
+    """The statement and, as a second result of the same batch, how many rows the server sent.
+
+    ODBC Driver 18 takes a connection that closes between two rows for the end of the rows, without an
+    error; rows are complete only when this number arrives and agrees.
+    """
+    return Statement(f"{statement.text};\nSELECT @@ROWCOUNT AS [__$sent]", statement.parameters)
+
+
+ENDED = "__$ended"
+
+
+def with_end(statement: Statement) -> Statement:
+    """The statement and, as a last result of the same batch, a mark: the results before it are whole.
+
+    For small results, which ODBC Driver 18 cuts short in the same way; a procedure's cannot be counted.
+    """
+    return Statement(f"{statement.text};\nSELECT 1 AS [{ENDED}]", statement.parameters)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog

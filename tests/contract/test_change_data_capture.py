@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe

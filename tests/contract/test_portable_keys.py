@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.model.key_range import KeyRange, ranges_between
-from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice
+from airflow_provider_mssql_cdc.planning.ranges import drive, plan_ranges
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.keys import first_key

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import ValueDoesNotFit
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.planning.lake_names import lake_name
+from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog

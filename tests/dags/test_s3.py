@@ -16,7 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.lake.facts import write_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from tests.dags.conftest import S3_SECRET
 from tests.dags.harness import clear_and_rerun, returned, run, states

@@ -20,9 +20,8 @@ from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.merge_run import MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from tests.dags.conftest import S3_SECRET

@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.planning.lake_names import lake_name
+from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.source.settings import DriverName
 from airflow_provider_mssql_cdc.tsql.identifiers import shown
 from tests.support.delta_rows import delta_rows

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.planning.key_choice import choose_keys
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.keys import choose_keys
+from airflow_provider_mssql_cdc.planning.ranges import drive, plan_ranges
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.tsql.snapshot import count_range
 from tests.properties.test_key_ranges_server import connect

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.model.chunks import StoredPlan
 from airflow_provider_mssql_cdc.model.key_range import Bound
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.chunks import begin_chunks, find_bounds
-from airflow_provider_mssql_cdc.planning.key_choice import choose_keys
-from airflow_provider_mssql_cdc.planning.seeks import drive
+from airflow_provider_mssql_cdc.planning.keys import choose_keys
+from airflow_provider_mssql_cdc.planning.ranges import drive
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.settings import DriverName

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs import find_chunks
+from airflow_provider_mssql_cdc.jobs import plan_chunks
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
-from airflow_provider_mssql_cdc.jobs.steps import Step
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped
+from airflow_provider_mssql_cdc.jobs.source_table import Step
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped
 from tests.properties.test_whole_snapshot_converges import COLUMNS, Writer, _change_during, _changes
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
@@ -133,7 +133,7 @@ def one_round(
     server: EmbeddedSqlServer, folder: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, seed: str
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(find_chunks, "STORE_BOUNDS", rng.choice([1, 2, 1000]))
+    monkeypatch.setattr(plan_chunks, "STORE_BOUNDS", rng.choice([1, 2, 1000]))
     server.key_updates = rng.choice(["pair", "images"])
     server.capture_mode = "manual"
     server.execute(

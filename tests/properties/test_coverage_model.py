@@ -21,9 +21,8 @@ from airflow_provider_mssql_cdc.lake.changes import (
     commit_window,
     read_changes_state,
 )
+from airflow_provider_mssql_cdc.lake.chunked import Opened, abandon_unfinished, commit_wave, open_snapshot
 from airflow_provider_mssql_cdc.lake.commit import commit_completion
-from airflow_provider_mssql_cdc.lake.opens import Opened, abandon_unfinished, open_snapshot
-from airflow_provider_mssql_cdc.lake.waves import commit_wave
 from airflow_provider_mssql_cdc.model.changes import InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.model.key_range import Bound, ranges_between
+from airflow_provider_mssql_cdc.model.key_range import Bound, bound_from_json, bound_to_json, ranges_between
+from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.tsql.predicates import range_pieces
 from tests.support.seek_model import SqliteTable, folded
 from tests.support.tables import column

@@ -15,8 +15,8 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.planning.key_choice import choose_keys
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.keys import choose_keys
+from airflow_provider_mssql_cdc.planning.ranges import drive, plan_ranges
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.session import SourceSession

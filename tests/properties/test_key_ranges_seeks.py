@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mssql_cdc.model.columns import Column
 from airflow_provider_mssql_cdc.model.key_range import Bound, ranges_between
-from airflow_provider_mssql_cdc.planning.seeks import drive, seek_bounds
+from airflow_provider_mssql_cdc.model.source_table import Column
+from airflow_provider_mssql_cdc.planning.ranges import drive, seek_bounds
 from airflow_provider_mssql_cdc.tsql.predicates import range_pieces
 from tests.properties.test_key_ranges import _as_values, rank, tables
 from tests.support.seek_model import SqliteTable

@@ -13,9 +13,8 @@ import pytest
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice, choose_keys
-from airflow_provider_mssql_cdc.planning.ranges import RangePlan
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice, choose_keys
+from airflow_provider_mssql_cdc.planning.ranges import RangePlan, drive, plan_ranges
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.source.session import SourceSession

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.model.changes import Window
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 from tests.support.silver_world import Row, World, change, lsn, snapshot_row
 

@@ -34,9 +34,9 @@ from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
-from airflow_provider_mssql_cdc.model.waves import Stopped, WaveOutcome
-from airflow_provider_mssql_cdc.planning.intervals import DataInterval
-from airflow_provider_mssql_cdc.planning.lake_names import lake_name
+from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.planning.columns import lake_name
+from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
 from tests.support.mortal import Killed, Mortal

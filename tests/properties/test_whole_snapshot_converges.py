@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import rebuild
 

@@ -28,10 +28,10 @@ from airflow_provider_mssql_cdc.errors import (
     Superseded,
     UnsupportedKey,
 )
-from airflow_provider_mssql_cdc.jobs import find_chunks
-from airflow_provider_mssql_cdc.jobs.steps import Step
-from airflow_provider_mssql_cdc.lake.facts_schema import FACTS_SCHEMA
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, StopEarly, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.jobs import plan_chunks
+from airflow_provider_mssql_cdc.jobs.source_table import Step
+from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StopEarly, Stopped, WaveOutcome
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import Row, rebuild
@@ -311,7 +311,7 @@ def test_a_planner_killed_after_some_bounds_does_not_look_for_them_again(
     shared.execute("CREATE TABLE dbo.pairs (a nvarchar(9) NOT NULL, b int NOT NULL, PRIMARY KEY (a, b))")
     shared.executemany("INSERT INTO dbo.pairs VALUES (?, ?)", [(f"k{n // 7}", n) for n in range(ROWS)])
     shared.enable_cdc("dbo.pairs")
-    monkeypatch.setattr(find_chunks, "STORE_BOUNDS", 5)
+    monkeypatch.setattr(plan_chunks, "STORE_BOUNDS", 5)
     load = ChunkedLoad(shared, tmp_path, instance="dbo_pairs")
     with shared.count_reads() as counted:
         with pytest.raises(Killed):

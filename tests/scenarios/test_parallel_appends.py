@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from airflow_provider_mssql_cdc.lake.chunked import commit_wave, landed_waves, open_snapshot
 from airflow_provider_mssql_cdc.lake.facts import write_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.opens import open_snapshot
-from airflow_provider_mssql_cdc.lake.row_stamp import RowStamp
+from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
-from airflow_provider_mssql_cdc.lake.waves import commit_wave, landed_waves
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.plan import PlanId
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon

@@ -18,10 +18,10 @@ from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.state import BronzeState
-from airflow_provider_mssql_cdc.planning.intervals import DataInterval
+from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import rebuild
 

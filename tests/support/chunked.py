@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.embedded.replica import Replica
+from airflow_provider_mssql_cdc.embedded.listener import Replica
 from airflow_provider_mssql_cdc.jobs.abandon_snapshot import Abandoned, abandon
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
 from airflow_provider_mssql_cdc.jobs.snapshot_progress import status
-from airflow_provider_mssql_cdc.jobs.steps import OnStep, unwatched
-from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.jobs.source_table import OnStep, unwatched
 from airflow_provider_mssql_cdc.lake.plans import read_plan
-from airflow_provider_mssql_cdc.model.chunk_plan import StoredPlan
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Progress, Stopped, StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.progress import Progress
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, Stopped, WaveOutcome
 from tests.support.load import Load
 
 

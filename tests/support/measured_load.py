@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import complete_snapshot
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.source.connect import settings_of
 from airflow_provider_mssql_cdc.source.session import SourceSession
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlglot
 
-from airflow_provider_mssql_cdc.model.columns import Column, SourceTable
-from airflow_provider_mssql_cdc.tsql.predicate import Predicate
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
+from airflow_provider_mssql_cdc.tsql.predicates import Predicate
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import CASELESS, ORDERS
 

@@ -12,17 +12,16 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
+from airflow_provider_mssql_cdc.lake.add_actions import delta_statistics
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.silver.keep import keep
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, keep
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, bronze_number, create_silver, open_silver
-from airflow_provider_mssql_cdc.lake.statistics import delta_statistics
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import Coverage, SourceIdentity
-from airflow_provider_mssql_cdc.planning.merge_decision import NoSnapshot, decide_merge
+from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, decide_merge
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import rebuild
 

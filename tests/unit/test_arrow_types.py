@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 
 
 @pytest.mark.parametrize(

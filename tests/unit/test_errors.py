@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mssql_cdc import errors
-from airflow_provider_mssql_cdc.source.error_table import RULES, UNKNOWN
+from airflow_provider_mssql_cdc.source.errors import RULES, UNKNOWN
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "airflow_provider_mssql_cdc"

@@ -95,7 +95,7 @@ def test_the_hook_is_of_the_type_that_names_it_and_has_none_of_the_deprecated_me
 
 @pytest.mark.parametrize("name", FORM)
 def test_every_value_that_the_form_can_store_is_read(name: str) -> None:
-    from airflow_provider_mssql_cdc.source.extras import read_extras
+    from airflow_provider_mssql_cdc.source.settings import read_extras
 
     schema = FORM[name]["schema"]
     kind = schema["type"][0]

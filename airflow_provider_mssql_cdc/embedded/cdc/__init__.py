@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock
+from airflow_provider_mssql_cdc.embedded.cdc.database import on_ddl
 from airflow_provider_mssql_cdc.embedded.cdc.functions import register_functions
 from airflow_provider_mssql_cdc.embedded.cdc.procedures import register_procedures
-from airflow_provider_mssql_cdc.embedded.cdc.schema_changes import on_ddl
 from airflow_provider_mssql_cdc.embedded.cdc.service import ChangeDataCapture
 from airflow_provider_mssql_cdc.embedded.engine import Engine
 

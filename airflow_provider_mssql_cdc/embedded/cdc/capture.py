@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_mssql_cdc.embedded.cdc import stage
+from airflow_provider_mssql_cdc.embedded.cdc import tracking
 from airflow_provider_mssql_cdc.embedded.cdc.images import KeyUpdates, RowChange, change_rows
 from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, CdcState, state_of
 from airflow_provider_mssql_cdc.embedded.cdc.lsn import LogPosition
 from airflow_provider_mssql_cdc.embedded.cdc.tracking import staged_ids
-from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
 
 IDLE_TRANSACTION = b"\x00"
 
@@ -35,10 +35,10 @@ def touched(connection: sqlite3.Connection, state: CdcState) -> list[tuple[int, 
     found = []
     for object_id in state.tracked():
         (last,) = connection.execute(
-            f"SELECT COALESCE(MAX(row), 0) FROM {stage.stage_name(object_id)}"
+            f"SELECT COALESCE(MAX(row), 0) FROM {tracking.stage_name(object_id)}"
         ).fetchone()
         (seen,) = connection.execute(
-            f"SELECT COALESCE(MAX(last_row), 0) FROM {stage.PENDING} WHERE object_id = ?", (object_id,)
+            f"SELECT COALESCE(MAX(last_row), 0) FROM {tracking.PENDING} WHERE object_id = ?", (object_id,)
         ).fetchone()
         if last > seen:
             found.append((object_id, seen, last))
@@ -57,7 +57,7 @@ def queue_commit(
     start_lsn = log.record()
     log.flush()
     connection.executemany(
-        f"INSERT INTO {stage.PENDING} VALUES (?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO {tracking.PENDING} VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(start_lsn, oid, first, last, begin_lsn, end_time, transaction) for oid, first, last in tables],
     )
     return True
@@ -66,7 +66,7 @@ def queue_commit(
 def pending(connection: sqlite3.Connection, commits: int | None = None) -> list[list[Pending]]:
     """The queue, oldest commit first; at most ``commits`` of them."""
     queue: list[list[Pending]] = []
-    for row in connection.execute(f"SELECT * FROM {stage.PENDING} ORDER BY start_lsn, object_id"):
+    for row in connection.execute(f"SELECT * FROM {tracking.PENDING} ORDER BY start_lsn, object_id"):
         change = Pending(*row)
         if queue and queue[-1][0].start_lsn == change.start_lsn:
             queue[-1].append(change)
@@ -91,11 +91,13 @@ def capture_commit(
                     connection, catalog, instance, change=change, log=replace(log), key_updates=key_updates
                 )
         log.skip(2 * (change.last - change.first))
-        connection.execute(f"DELETE FROM {stage.stage_name(change.object_id)} WHERE row <= ?", (change.last,))
+        connection.execute(
+            f"DELETE FROM {tracking.stage_name(change.object_id)} WHERE row <= ?", (change.last,)
+        )
     head = commit[0]
     number = head.transaction.to_bytes(6, "big")
     write_mapping(connection, catalog, (head.start_lsn, head.end_time, head.end_time, number, head.begin_lsn))
-    connection.execute(f"DELETE FROM {stage.PENDING} WHERE start_lsn = ?", (head.start_lsn,))
+    connection.execute(f"DELETE FROM {tracking.PENDING} WHERE start_lsn = ?", (head.start_lsn,))
 
 
 def _capture(
@@ -120,7 +122,7 @@ def _capture(
     if not instance.command_ids:
         rows = (row[:-1] for row in rows)
     marks = ", ".join("?" * width)
-    connection.executemany(f"INSERT INTO {stage.quote(target.storage)} VALUES ({marks})", rows)
+    connection.executemany(f"INSERT INTO {tracking.quote(target.storage)} VALUES ({marks})", rows)
 
 
 def _moving(
@@ -129,7 +131,7 @@ def _moving(
     key = [i for i in instance.key_column_ids if i in column_ids]
     if not key:
         return set()
-    query = stage.select_moving(change.object_id, key)
+    query = tracking.select_moving(change.object_id, key)
     return {row[0] for row in connection.execute(query, (change.first, change.last))}
 
 
@@ -138,7 +140,7 @@ def _changes(
 ) -> Iterator[RowChange]:
     width = len(column_ids)
     cursor = connection.execute(
-        stage.select_changes(change.object_id, column_ids), (change.first, change.last)
+        tracking.select_changes(change.object_id, column_ids), (change.first, change.last)
     )
     for row in cursor:
         old, new = row[2 : 2 + width], row[2 + width :]
@@ -148,4 +150,4 @@ def _changes(
 def write_mapping(connection: sqlite3.Connection, catalog: Catalog, entry: tuple[Any, ...]) -> None:
     """Add an entry to cdc.lsn_time_mapping."""
     name = catalog.require(("cdc", "lsn_time_mapping")).storage
-    connection.execute(f"INSERT INTO {stage.quote(name)} VALUES (?, ?, ?, ?, ?)", entry)
+    connection.execute(f"INSERT INTO {tracking.quote(name)} VALUES (?, ?, ?, ?, ?)", entry)

@@ -1,18 +1,92 @@
-"""The functions of change data capture: ``sys.fn_cdc_*`` and ``cdc.fn_cdc_get_all_changes_<instance>``."""
+"""The functions of change data capture: watermarks, ``sys.fn_cdc_*``, all changes of an instance."""
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
-from airflow_provider_mssql_cdc.embedded.cdc import access, lsn, watermarks
+from airflow_provider_mssql_cdc.embedded.cdc import answers, lsn
 from airflow_provider_mssql_cdc.embedded.cdc.errors import range_error
-from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, find_instance
-from airflow_provider_mssql_cdc.embedded.cdc.schema import DATETIME, INT, LSN, MASK, sysname
+from airflow_provider_mssql_cdc.embedded.cdc.instances import (
+    DATETIME,
+    INT,
+    LSN,
+    MASK,
+    CaptureInstance,
+    find_instance,
+    sysname,
+)
+from airflow_provider_mssql_cdc.embedded.cdc.lsn import ZERO
 from airflow_provider_mssql_cdc.embedded.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.names import bracket
-from airflow_provider_mssql_cdc.embedded.engine.registry import TableFunction
-from airflow_provider_mssql_cdc.embedded.engine.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import bracket, quote
+from airflow_provider_mssql_cdc.embedded.engine.run.registry import TableFunction
+from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
+
+_RELATIONS = {
+    "largest less than": "MAX(start_lsn) FROM {} WHERE tran_end_time < ?",
+    "largest less than or equal": "MAX(start_lsn) FROM {} WHERE tran_end_time <= ?",
+    "smallest greater than": "MIN(start_lsn) FROM {} WHERE tran_end_time > ?",
+    "smallest greater than or equal": "MIN(start_lsn) FROM {} WHERE tran_end_time >= ?",
+}
+
+
+def storage(catalog: Catalog, name: str) -> str:
+    """The quoted SQLite name of a table of schema cdc."""
+    return quote(catalog.require(("cdc", name)).storage)
+
+
+def max_lsn(connection: sqlite3.Connection, catalog: Catalog) -> bytes | None:
+    """The last LSN that capture processed; None on a database that capture never wrote to."""
+    if not catalog.cdc_enabled:
+        return None
+    found = connection.execute(
+        f"SELECT MAX(start_lsn) FROM {storage(catalog, 'lsn_time_mapping')}"
+    ).fetchone()
+    return found[0] if found else None
+
+
+def low_endpoint(connection: sqlite3.Connection, catalog: Catalog, instance: CaptureInstance) -> bytes:
+    """The instance's ``start_lsn`` in cdc.change_tables: where it began, raised by each cleanup."""
+    query = f"SELECT start_lsn FROM {storage(catalog, 'change_tables')} WHERE object_id = ?"
+    found = connection.execute(query, (instance.object_id,)).fetchone()
+    return bytes(found[0])
+
+
+def min_lsn(connection: sqlite3.Connection, catalog: Catalog, instance: CaptureInstance) -> bytes:
+    """The low end point; all-zero until capture has reached the instance."""
+    low, high = low_endpoint(connection, catalog, instance), max_lsn(connection, catalog)
+    return low if high is not None and high >= low else ZERO
+
+
+def in_range(low: bytes, high: bytes | None, *, start: bytes | None, end: bytes | None) -> bool:
+    """Whether ``fn_cdc_get_all_changes`` takes start to end; else it raises 313."""
+    if start is None or end is None or high is None or low == ZERO:
+        return False
+    return low <= start <= end <= high
+
+
+def lsn_to_time(connection: sqlite3.Connection, catalog: Catalog, lsn: bytes | None) -> int | None:
+    """The commit time (datetime ticks) of an LSN that has an entry, else None."""
+    if lsn is None or not catalog.cdc_enabled:
+        return None
+    query = f"SELECT tran_end_time FROM {storage(catalog, 'lsn_time_mapping')} WHERE start_lsn = ?"
+    found = connection.execute(query, (lsn,)).fetchone()
+    return found[0] if found else None
+
+
+def time_to_lsn(
+    connection: sqlite3.Connection, catalog: Catalog, *, relation: str | None, ticks: int | None
+) -> bytes | None:
+    """The LSN that stands in the relation to a time; None when there is none (or no such relation)."""
+    choice = _RELATIONS.get((relation or "").strip().lower())
+    if choice is None or ticks is None or not catalog.cdc_enabled:
+        return None
+    query = "SELECT " + choice.format(storage(catalog, "lsn_time_mapping"))
+    found = connection.execute(query, (ticks,)).fetchone()
+    return found[0] if found else None
+
 
 ALL_CHANGES = "fn_cdc_get_all_changes_"
 
@@ -40,15 +114,15 @@ def register_functions(engine: Engine) -> None:
 
 
 def _max_lsn(session: Session) -> bytes | None:
-    return watermarks.max_lsn(session.active_connection, session.catalog())
+    return max_lsn(session.active_connection, session.catalog())
 
 
 def _min_lsn(session: Session, name: str | None) -> bytes | None:
     catalog = session.catalog()
     instance = None if name is None else find_instance(catalog, name)
-    if instance is None or not access.may_read(session, catalog, instance):
+    if instance is None or not answers.may_read(session, catalog, instance):
         return lsn.ZERO
-    return watermarks.min_lsn(session.active_connection, catalog, instance)
+    return min_lsn(session.active_connection, catalog, instance)
 
 
 def _increment(session: Session, value: bytes | None) -> bytes | None:
@@ -60,13 +134,11 @@ def _decrement(session: Session, value: bytes | None) -> bytes | None:
 
 
 def _to_time(session: Session, value: bytes | None) -> int | None:
-    return watermarks.lsn_to_time(session.active_connection, session.catalog(), value)
+    return lsn_to_time(session.active_connection, session.catalog(), value)
 
 
 def _to_lsn(session: Session, relation: str | None, ticks: int | None) -> bytes | None:
-    return watermarks.time_to_lsn(
-        session.active_connection, session.catalog(), relation=relation, ticks=ticks
-    )
+    return time_to_lsn(session.active_connection, session.catalog(), relation=relation, ticks=ticks)
 
 
 def _is_bit_set(session: Session, position: int | None, mask: bytes | None) -> int | None:
@@ -78,7 +150,7 @@ def _is_bit_set(session: Session, position: int | None, mask: bytes | None) -> i
 def _ordinal(session: Session, name: str | None, column: str | None) -> int | None:
     catalog = session.catalog()
     instance = None if name is None else find_instance(catalog, name)
-    if instance is None or column is None or not access.may_read(session, catalog, instance):
+    if instance is None or column is None or not answers.may_read(session, catalog, instance):
         return None
     return next((c.ordinal for c in instance.columns if catalog.fold(c.name) == catalog.fold(column)), None)
 
@@ -90,7 +162,7 @@ def _all_changes(session: Session, schema: str, name: str) -> TableFunction | No
     instance = find_instance(catalog, name[len(ALL_CHANGES) :])
     if instance is None:
         return None
-    if not access.may_read(session, catalog, instance):
+    if not answers.may_read(session, catalog, instance):
         raise _denied(name, catalog.name)
 
     def check(session: Session, *arguments: Any) -> None:
@@ -108,10 +180,10 @@ def _check_range(
     row_filter: str | None,
 ) -> None:
     catalog, connection = session.catalog(), session.active_connection
-    low = watermarks.min_lsn(connection, catalog, instance)
-    high = watermarks.max_lsn(connection, catalog)
+    low = min_lsn(connection, catalog, instance)
+    high = max_lsn(connection, catalog)
     known = (row_filter or "").strip().lower() in ("all", "all update old")
-    if not known or not watermarks.in_range(low, high, start=start, end=end):
+    if not known or not in_range(low, high, start=start, end=end):
         raise range_error()
 
 

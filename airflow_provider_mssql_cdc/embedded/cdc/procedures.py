@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_provider_mssql_cdc.embedded.cdc import access, answers, watermarks
+from airflow_provider_mssql_cdc.embedded.cdc import answers, functions
 from airflow_provider_mssql_cdc.embedded.cdc.database import (
     add_instance,
     disable_database,
@@ -19,9 +19,9 @@ from airflow_provider_mssql_cdc.embedded.cdc.errors import cdc_error
 from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, find_instance, state_of
 from airflow_provider_mssql_cdc.embedded.cdc.service import ChangeDataCapture
 from airflow_provider_mssql_cdc.embedded.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog
-from airflow_provider_mssql_cdc.embedded.engine.results import result_set
-from airflow_provider_mssql_cdc.embedded.engine.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.run.results import result_set
+from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
 from airflow_provider_mssql_cdc.embedded.seam import Message, Parameter, ResultSet, RowCount
 
 Arguments = dict[str, Parameter]
@@ -86,14 +86,14 @@ def _enabled(session: Session) -> Catalog:
 
 
 def _enable_db(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_sysadmin(session)
+    answers.require_sysadmin(session)
     with session.write() as write:
         enable_database(write)
     return None
 
 
 def _disable_db(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_sysadmin(session)
+    answers.require_sysadmin(session)
     if session.catalog().cdc_enabled:
         with session.write() as write:
             disable_database(write)
@@ -101,7 +101,7 @@ def _disable_db(cdc: ChangeDataCapture, session: Session, arguments: Arguments) 
 
 
 def _enable_table(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     given = {name: arguments[name].value for name in ENABLE_TABLE if name in arguments}
     net_changes, switch = given.get("supports_net_changes"), given.get("allow_partition_switch", 1)
     given["supports_net_changes"] = None if net_changes is None else bool(net_changes)
@@ -125,7 +125,7 @@ def _enable_table(cdc: ChangeDataCapture, session: Session, arguments: Arguments
 
 
 def _disable_table(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     catalog = session.catalog()
     table = source_table(catalog, _value(arguments, "source_schema"), _value(arguments, "source_name"))
     wish = _value(arguments, "capture_instance")
@@ -148,7 +148,7 @@ def _visible(session: Session, catalog: Catalog) -> list[CaptureInstance]:
     found = []
     for instance in state_of(catalog).instances:
         table = catalog.by_id(instance.source_object_id)
-        if table is not None and access.may_read(session, catalog, instance):
+        if table is not None and answers.may_read(session, catalog, instance):
             found.append(replace(instance, source_schema=table.schema, source_table=table.name))
     return found
 
@@ -167,7 +167,7 @@ def _help(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Out
             raise cdc_error(22985, schema, name)
         instances = [i for i in instances if i.source_object_id == table.object_id]
     connection = session.read_connection()
-    tables = watermarks.storage(catalog, "change_tables")
+    tables = functions.storage(catalog, "change_tables")
     query = f"SELECT start_lsn, has_drop_pending FROM {tables} WHERE object_id = ?"
     rows = []
     for instance in instances:
@@ -195,7 +195,7 @@ def _captured_columns(cdc: ChangeDataCapture, session: Session, arguments: Argum
 
 def _ddl_history(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
     instance = _named(session, arguments)
-    history = watermarks.storage(session.catalog(), "ddl_history")
+    history = functions.storage(session.catalog(), "ddl_history")
     found = session.read_connection().execute(
         f"SELECT required_column_update, ddl_command, ddl_lsn, ddl_time FROM {history} "
         "WHERE object_id = ? ORDER BY ddl_lsn",
@@ -207,7 +207,7 @@ def _ddl_history(cdc: ChangeDataCapture, session: Session, arguments: Arguments)
 
 def _help_jobs(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
     catalog = _enabled(session)
-    access.require_owner(session)
+    answers.require_owner(session)
     retention = int(cdc.retention.total_seconds() // 60)
     capture = (b"\x01" * 16, "capture", f"cdc.{catalog.name}_capture", 500, 10, 1, 5, None, None)
     cleanup = (
@@ -226,7 +226,7 @@ def _help_jobs(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -
 
 def _change_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
     """Only the cleanup job's retention (minutes) means something here."""
-    access.require_owner(session)
+    answers.require_owner(session)
     retention = _value(arguments, "retention")
     if _value(arguments, "job_type", "capture") == "cleanup" and retention is not None:
         cdc.retention = timedelta(minutes=retention)
@@ -234,7 +234,7 @@ def _change_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) 
 
 
 def _start_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     if _value(arguments, "job_type", "capture") == "capture":
         cdc.running = True
         cdc.capture(session.database)
@@ -242,24 +242,24 @@ def _start_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -
 
 
 def _stop_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     if _value(arguments, "job_type", "capture") == "capture":
         cdc.running = False
     return None
 
 
 def _scan(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     _enabled(session)
     cdc.capture(session.database, _value(arguments, "maxtrans"))
     return None
 
 
 def _cleanup(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    access.require_owner(session)
+    answers.require_owner(session)
     catalog = _enabled(session)
     low_lsn = _value(arguments, "low_water_mark")
-    if low_lsn is not None and watermarks.lsn_to_time(session.read_connection(), catalog, low_lsn) is None:
+    if low_lsn is not None and functions.lsn_to_time(session.read_connection(), catalog, low_lsn) is None:
         raise cdc_error(22964, "0x" + low_lsn.hex().upper())
     cdc.cleanup(session.database, _value(arguments, "capture_instance"), low_lsn=low_lsn)
     return None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Literal
 
+from airflow_provider_mssql_cdc.embedded.cdc import functions, tracking
 from airflow_provider_mssql_cdc.embedded.cdc import lsn as lsns
-from airflow_provider_mssql_cdc.embedded.cdc import stage, watermarks
 from airflow_provider_mssql_cdc.embedded.cdc.capture import (
     IDLE_TRANSACTION,
     capture_commit,
@@ -21,8 +21,8 @@ from airflow_provider_mssql_cdc.embedded.cdc.images import KeyUpdates
 from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, find_instance, state_of
 from airflow_provider_mssql_cdc.embedded.cdc.lsn import LogPosition
 from airflow_provider_mssql_cdc.embedded.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.session import Session
-from airflow_provider_mssql_cdc.embedded.engine.transactions import WriteTransaction
+from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.run.transactions import WriteTransaction
 
 CaptureMode = Literal["auto", "manual"]
 
@@ -151,10 +151,10 @@ class ChangeDataCapture:
         """The first entry within ``keep`` of the last one; the last one when all are older."""
         catalog = write.catalog()
         oldest = to_ticks(self.clock.local() - keep)
-        within = watermarks.time_to_lsn(
+        within = functions.time_to_lsn(
             write.connection, catalog, relation="smallest greater than or equal", ticks=oldest
         )
-        return within or watermarks.max_lsn(write.connection, catalog)
+        return within or functions.max_lsn(write.connection, catalog)
 
     def _chosen(self, write: WriteTransaction, instance: str | None) -> tuple[CaptureInstance, ...]:
         catalog = write.catalog()
@@ -168,12 +168,12 @@ class ChangeDataCapture:
 
 def _raise_low(write: WriteTransaction, instances: tuple[CaptureInstance, ...], low_lsn: bytes) -> None:
     catalog = write.catalog()
-    newest = watermarks.max_lsn(write.connection, catalog)
+    newest = functions.max_lsn(write.connection, catalog)
     if newest is None or low_lsn > newest:
         raise cdc_error(
             22957, lsns.text(low_lsn), instances[0].name, lsns.text(lsns.ZERO), lsns.text(newest or lsns.ZERO)
         )
-    tables = watermarks.storage(catalog, "change_tables")
+    tables = functions.storage(catalog, "change_tables")
     write.connection.executemany(
         f"UPDATE {tables} SET start_lsn = ?1 WHERE object_id = ?2 AND start_lsn < ?1",
         [(low_lsn, instance.object_id) for instance in instances],
@@ -184,11 +184,11 @@ def _purge(write: WriteTransaction, instances: tuple[CaptureInstance, ...]) -> N
     """Delete the change rows below each low watermark, and the entries below the lowest of all."""
     catalog = write.catalog()
     for instance in instances:
-        low = watermarks.low_endpoint(write.connection, catalog, instance)
-        table = watermarks.storage(catalog, instance.change_table)
+        low = functions.low_endpoint(write.connection, catalog, instance)
+        table = functions.storage(catalog, instance.change_table)
         write.connection.execute(f'DELETE FROM {table} WHERE "__$start_lsn" < ?', (low,))
-    lows = watermarks.storage(catalog, "change_tables")
-    entries = watermarks.storage(catalog, "lsn_time_mapping")
+    lows = functions.storage(catalog, "change_tables")
+    entries = functions.storage(catalog, "lsn_time_mapping")
     write.connection.execute(f"DELETE FROM {entries} WHERE start_lsn < (SELECT MIN(start_lsn) FROM {lows})")
 
 
@@ -196,8 +196,8 @@ def _recover(write: WriteTransaction) -> LogPosition:
     """Above every LSN that the database holds."""
     catalog = write.catalog()
     known = [instance.birth_lsn for instance in state_of(catalog).instances]
-    known += [row[0] for row in write.connection.execute(f"SELECT start_lsn FROM {stage.PENDING}")]
-    newest = watermarks.max_lsn(write.connection, catalog)
+    known += [row[0] for row in write.connection.execute(f"SELECT start_lsn FROM {tracking.PENDING}")]
+    newest = functions.max_lsn(write.connection, catalog)
     known += [newest] if newest else []
     position = LogPosition.at(max(known)) if known else LogPosition()
     if known:

@@ -92,12 +92,12 @@ there. ``session.replica`` is its name or None.
 
 from __future__ import annotations
 
-from airflow_provider_mssql_cdc.embedded.engine.catalog import Catalog, Column, Index, Table
-from airflow_provider_mssql_cdc.embedded.engine.ddl import create_system_table, drop_table
-from airflow_provider_mssql_cdc.embedded.engine.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.registry import TableFunction
-from airflow_provider_mssql_cdc.embedded.engine.session import Session
-from airflow_provider_mssql_cdc.embedded.engine.transactions import WriteTransaction
+from airflow_provider_mssql_cdc.embedded.engine.run.engine import Engine
+from airflow_provider_mssql_cdc.embedded.engine.run.registry import TableFunction
+from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+from airflow_provider_mssql_cdc.embedded.engine.run.transactions import WriteTransaction
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Index, Table
+from airflow_provider_mssql_cdc.embedded.engine.schema.tables import create_system_table, drop_table
 
 __all__ = [
     "Catalog",

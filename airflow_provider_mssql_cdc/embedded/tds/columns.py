@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 from airflow_provider_mssql_cdc.embedded.tds import type_info
-from airflow_provider_mssql_cdc.embedded.tds.collations import collation
 from airflow_provider_mssql_cdc.embedded.tds.plain import (
     DATETIME_TICKS_PER_DAY,
     GUID_WIRE_ORDER,
     TICKS_PER_DAY,
     codec_of_column,
 )
+from airflow_provider_mssql_cdc.embedded.tds.type_info import collation
 
 #: Padding per value that is never too much.
 UNEVEN_BYTES = 128

@@ -15,10 +15,8 @@ from airflow_provider_mssql_cdc.embedded.seam import (
 )
 from airflow_provider_mssql_cdc.embedded.tds import packets, requests, tokens
 from airflow_provider_mssql_cdc.embedded.tds.answer import Answer, Interrupted
-from airflow_provider_mssql_cdc.embedded.tds.inbox import Inbox
-from airflow_provider_mssql_cdc.embedded.tds.packets import Disconnected, MessageWriter, ProtocolError
-from airflow_provider_mssql_cdc.embedded.tds.procedures import Procedures
-from airflow_provider_mssql_cdc.embedded.tds.transactions import Transactions
+from airflow_provider_mssql_cdc.embedded.tds.packets import Disconnected, Inbox, MessageWriter, ProtocolError
+from airflow_provider_mssql_cdc.embedded.tds.procedures import Procedures, Transactions
 from airflow_provider_mssql_cdc.embedded.tds.type_info import UnsupportedType
 
 log = logging.getLogger(__name__)

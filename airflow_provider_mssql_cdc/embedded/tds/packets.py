@@ -1,13 +1,109 @@
-"""Messages and the packets that carry them (section 2.2.3)."""
+"""Messages and packets (section 2.2.3), in the clear or through TLS; requests are read on a thread."""
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import socket
+import ssl
 import struct
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_provider_mssql_cdc.embedded.tds.transport import Transport
+RECEIVE_BYTES = 1 << 16
+
+
+class Transport:
+    """A socket that may speak TLS; ``receive`` gives ``b""`` when the client has gone."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._tls: TlsEngine | None = None
+
+    def receive(self) -> bytes:
+        while True:
+            data = self._socket.recv(RECEIVE_BYTES)
+            if self._tls is None or not data:
+                return data
+            plain = self._tls.decrypt(data)
+            if plain is None:
+                return b""
+            if plain:
+                return plain
+
+    def send(self, data: bytes) -> None:
+        """Send by one system call, which waits, without the interpreter's lock, until all is on its way."""
+        if data:
+            self._socket.sendall(data if self._tls is None else self._tls.encrypt(data))
+
+    def start_tls(self, engine: TlsEngine) -> None:
+        self._tls = engine
+
+    def stop_tls(self) -> None:
+        """Go on in the clear: what both sides do after LOGIN7 when only the login is encrypted."""
+        self._tls = None
+
+    def close(self) -> None:
+        """End both directions; a thread that waits in ``receive`` or ``send`` wakes up."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class TlsEngine:
+    """The server's side of a TLS session between two memory buffers.
+
+    OpenSSL's session must not be used by two threads at once, so every call holds a lock; no call waits
+    for the network.
+    """
+
+    PIECE_BYTES = 1 << 20
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._lock = threading.Lock()
+
+    def handshake(self, receive: Callable[[], bytes], send: Callable[[bytes], None]) -> None:
+        """Run the handshake over a pair of functions; raises ``ssl.SSLError`` when it fails."""
+        while True:
+            try:
+                self._session.do_handshake()
+                done = True
+            except ssl.SSLWantReadError:
+                done = False
+            if self._outgoing.pending:
+                send(self._outgoing.read())
+            if done:
+                return
+            self._incoming.write(receive())
+
+    def decrypt(self, data: bytes) -> bytes | None:
+        """What these bytes complete, maybe nothing yet; None when the client has said goodbye."""
+        with self._lock:
+            self._incoming.write(data)
+            plain = bytearray()
+            try:
+                while piece := self._session.read(RECEIVE_BYTES):
+                    plain += piece
+            except ssl.SSLWantReadError:
+                return bytes(plain)
+            except ssl.SSLZeroReturnError:
+                pass
+            return bytes(plain) or None
+
+    def encrypt(self, data: bytes) -> bytes:
+        """The TLS records for these bytes."""
+        view, records = memoryview(data), []
+        with self._lock:
+            for at in range(0, len(view), self.PIECE_BYTES):
+                self._session.write(view[at : at + self.PIECE_BYTES])
+                records.append(self._outgoing.read())
+        return b"".join(records)
+
 
 SQL_BATCH, RPC, RESPONSE, ATTENTION, TRANSACTION, LOGIN7, PRELOGIN = 1, 3, 4, 6, 14, 16, 18
 
@@ -134,3 +230,78 @@ class MessageWriter:
         packet, self._pending = header + self._pending, bytearray()
         self._packet_id += 1
         return packet
+
+
+#: Until an interrupted statement has ended, it is cancelled again and again: the first time may have been a
+#: moment before it began.
+CANCEL_AGAIN_SECONDS = 0.05
+
+
+class Inbox:
+    """The requests of one client, in order; None is the end.
+
+    ``cancel`` is called on the inbox's thread when ATTENTION or the end arrives while a statement runs. It
+    cannot hit the statement after the one that was meant: that one is read by the same thread, later.
+    """
+
+    def __init__(self, reader: MessageReader, cancel: Callable[[], None]) -> None:
+        self._reader, self._cancel = reader, cancel
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._running = False
+        self._attention = False
+        self._gone = False
+        self._thread = threading.Thread(target=self._read, name="tds-inbox", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread to end; the transport must be closed before."""
+        self._thread.join()
+
+    def take(self) -> Message | None:
+        """Wait for the next request."""
+        return self._messages.get()
+
+    @property
+    def interrupted(self) -> bool:
+        """True once the client wants no more of the present answer."""
+        return self._attention or self._gone
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While this holds, ``cancel`` may be called."""
+        with self._changed:
+            self._running = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running = False
+                self._changed.notify()
+
+    def acknowledge_attention(self) -> bool:
+        """True, once, when there is an ATTENTION to be answered."""
+        with self._changed:
+            pending, self._attention = self._attention, False
+        return pending
+
+    def _read(self) -> None:
+        try:
+            while True:
+                message = self._reader.read()
+                if message.kind == ATTENTION:
+                    self._interrupt(gone=False)
+                self._messages.put(message)
+        except (Disconnected, ProtocolError, OSError):
+            self._interrupt(gone=True)
+            self._messages.put(None)
+
+    def _interrupt(self, *, gone: bool) -> None:
+        with self._changed:
+            self._gone = gone
+            self._attention = self._attention or not gone
+            while self._running:
+                self._cancel()
+                self._changed.wait(CANCEL_AGAIN_SECONDS)

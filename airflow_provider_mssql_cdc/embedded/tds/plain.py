@@ -11,8 +11,12 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.seam import GUID_ORDER, MAX, ResultColumn, Row, SqlType
 from airflow_provider_mssql_cdc.embedded.tds import type_info
-from airflow_provider_mssql_cdc.embedded.tds.collations import collation
-from airflow_provider_mssql_cdc.embedded.tds.type_info import UnsupportedType, decimal_bytes, scale_of
+from airflow_provider_mssql_cdc.embedded.tds.type_info import (
+    UnsupportedType,
+    collation,
+    decimal_bytes,
+    scale_of,
+)
 
 ROW = 0xD1
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from airflow_provider_mssql_cdc.embedded.seam import ResultColumn
 from airflow_provider_mssql_cdc.embedded.tds import type_info
-from airflow_provider_mssql_cdc.embedded.tds.collations import DEFAULT, collation
-from airflow_provider_mssql_cdc.embedded.tds.login7 import TDS_7_4
-from airflow_provider_mssql_cdc.embedded.tds.prelogin import SERVER_VERSION
+from airflow_provider_mssql_cdc.embedded.tds.handshake import SERVER_VERSION, TDS_7_4
+from airflow_provider_mssql_cdc.embedded.tds.type_info import DEFAULT, collation
 
 SERVER_NAME = "EMBEDDED"
 

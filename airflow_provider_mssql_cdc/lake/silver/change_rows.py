@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.lake.arrays import one, read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.change_files import plain_schema
-from airflow_provider_mssql_cdc.lake.constants import one, read_all
-from airflow_provider_mssql_cdc.lake.parquet_reads import Bounds, file_batches
+from airflow_provider_mssql_cdc.lake.changes import plain_schema
+from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.latest import LatestRows
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.image_choice import DELETE, ORDER
+from airflow_provider_mssql_cdc.planning.merge import DELETE, ORDER
 
 _DISTINCT_COLLECTED = 131_072
 

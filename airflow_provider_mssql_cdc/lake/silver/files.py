@@ -1,19 +1,25 @@
-"""Silver's files: which of them can hold given keys, what is in them, and how new ones come about."""
+"""Silver's files: which are outdated, rewriting them, removing what was staged in vain."""
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
-from airflow_provider_mssql_cdc.lake.constants import read_all
-from airflow_provider_mssql_cdc.lake.parquet_files import TableWriter
-from airflow_provider_mssql_cdc.lake.parquet_reads import file_batches
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
+from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
@@ -98,3 +104,102 @@ def discard(silver: Silver, files: Sequence[StagedFile]) -> None:
     storage = TableStorage(silver.location)
     for file in files:
         storage.discard(file.path)
+
+
+_MOST_LANES = 4
+
+Lane = Future[tuple[StagedFile, ...]]
+
+
+class _Stopped(Exception):
+    """Another lane has failed, or the task is being ended."""
+
+
+def write_again(
+    silver: Silver, files: Sequence[SilverFile], overlay: Overlay, *, prefix: str
+) -> tuple[StagedFile, ...]:
+    """Stage the rows of these files as they are to be, then those of keys that silver did not have.
+
+    Neighbours in the order of the key stay together. Memory grows with the number of lanes, which the
+    processors limit. When a lane fails, what all of them staged is removed.
+
+    :param files: in the order of the key.
+    """
+    stop = threading.Event()
+    lanes: list[Lane] = []
+    shares = _shares(files)
+    with ThreadPoolExecutor(len(shares), "silver") as pool:
+        try:
+            for number, share in enumerate(shares):
+                rows = _rows(silver, share, overlay, stop=stop)
+                if number == len(shares) - 1:
+                    rows = _then_the_rest(rows, overlay, others=tuple(lanes))
+                lanes.append(pool.submit(stage, silver, f"{prefix}-{number}", rows))
+            wait(lanes, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()  # lanes that are done do not notice
+    return _outcome(silver, lanes)
+
+
+def _shares(files: Sequence[SilverFile]) -> list[Sequence[SilverFile]]:
+    """Neighbouring files, in as many shares of about the same number as there are lanes; at least one."""
+    count = max(1, min(_MOST_LANES, os.cpu_count() or 1, len(files)))
+    ends = [len(files) * number // count for number in range(count + 1)]
+    return [files[start:end] for start, end in pairwise(ends)]
+
+
+def _rows(
+    silver: Silver, files: Sequence[SilverFile], overlay: Overlay, *, stop: threading.Event
+) -> Iterator[pa.RecordBatch]:
+    storage, schema = TableStorage(silver.location), silver.schema
+    for file in files:
+        for batch in file_batches(storage, file.path, schema):
+            if stop.is_set():
+                raise _Stopped
+            yield from overlay.apply(batch).to_batches()
+
+
+def _then_the_rest(
+    rows: Iterator[pa.RecordBatch], overlay: Overlay, *, others: Sequence[Lane]
+) -> Iterator[pa.RecordBatch]:
+    """Which keys silver does not have is known when every other lane has been through its files."""
+    yield from rows
+    wait(others)
+    yield from overlay.rest()
+
+
+def _outcome(silver: Silver, lanes: Sequence[Lane]) -> tuple[StagedFile, ...]:
+    failures = [failure for lane in lanes if (failure := lane.exception()) is not None]
+    if not failures:
+        return tuple(file for lane in lanes for file in lane.result())
+    for lane in lanes:
+        if lane.exception() is None:
+            discard(silver, lane.result())
+    raise next((failure for failure in failures if not isinstance(failure, _Stopped)), failures[0])
+
+
+_STAGED = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
+
+
+def staging_prefix(version: int, run: str) -> str:
+    """What the names of one attempt's files begin with; never used before.
+
+    :param version: of bronze.
+    :param run: eight hex digits that name the Airflow run.
+    """
+    return f"silver-{version:08d}-{run}-{secrets.token_hex(4)}"
+
+
+def remove_orphans(silver: Silver, *, run: str, up_to: int) -> int:
+    """Remove files that attempts of this run staged and no commit names; how many.
+
+    :param up_to: silver's position: what was staged from this version of bronze, or an older one, can never
+        be committed any more, since whoever staged it would have to find the position where it was.
+    """
+    names = TableStorage(silver.location).names("silver-")
+    return remove_unnamed(silver.location, [name for name in names if _is_dead(name, run, up_to)])
+
+
+def _is_dead(name: str, run: str, up_to: int) -> bool:
+    staged = _STAGED.match(name)
+    return staged is not None and staged[2] == run and int(staged[1]) <= up_to

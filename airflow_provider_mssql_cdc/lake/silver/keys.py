@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_mssql_cdc.lake.constants import one
-from airflow_provider_mssql_cdc.lake.times import naive_utc
+from airflow_provider_mssql_cdc.lake.arrays import naive_utc, one
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch"
 Bounds = Mapping[str, tuple[Any, Any]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_mssql_cdc.lake.constants import one
-from airflow_provider_mssql_cdc.planning.image_choice import ORDER
+from airflow_provider_mssql_cdc.lake.arrays import one
+from airflow_provider_mssql_cdc.planning.merge import ORDER
 
 POSITION = "__$position"
 """Number of a row's key in its :class:`~.keys.KeySet`; no source column can have this name."""

@@ -1,8 +1,9 @@
-"""The one commit of a merge: new rows and the position that they are true of, or nothing."""
+"""The one commit of a merge or a rebuild."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,9 @@ import pyarrow as pa
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict
-from airflow_provider_mssql_cdc.lake.added_files import LogForgotten, files_added_since
+from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.log import until_committed
 from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, latest_images, named_keys
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,
@@ -22,15 +23,16 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     outdated_files,
     remove_actions,
     stage,
+    write_again,
 )
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
-from airflow_provider_mssql_cdc.lake.silver.rewrite import write_again
 from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
-from airflow_provider_mssql_cdc.lake.staged_files import actions_just_staged
+from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_added_since
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.silver import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
+from airflow_provider_mssql_cdc.planning.merge import MergeSince, Rebuild, UpToDate
 
 
 class SilverMoved(CommitConflict):
@@ -201,3 +203,37 @@ def _discarding_on_failure(silver: Silver, staged: Sequence[StagedFile]) -> Iter
     except BaseException:  # a task that is killed by a signal leaves through here too
         discard(silver, staged)
         raise
+
+
+log = logging.getLogger(__name__)
+
+
+def keep(
+    request: MergeRequest, decision: Rebuild | MergeSince | UpToDate, *, confirm_empty: Callable[[], None]
+) -> MergeCommit:
+    """Bring silver to the version of bronze that the decision was taken on.
+
+    Where bronze no longer tells what came since silver's position, silver is built anew.
+
+    :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
+    :raises SilverMoved: another merge was first.
+    """
+    silver = request.silver
+    if isinstance(decision, UpToDate):
+        return _as_it_is(silver)
+    if added := silver.take_on_columns(request.bronze):
+        log.info("%s takes on column(s) %s", silver.location, ", ".join(added))
+    if isinstance(decision, MergeSince):
+        try:
+            return merge_changes(request, since=decision.version)
+        except LogForgotten as exc:
+            decision = Rebuild(f"of what came into bronze since version {decision.version}, {exc}")
+    log.info("%s is built from bronze: %s", silver.location, decision.reason)
+    return rebuild(request, reason=decision.reason, confirm_empty=confirm_empty)
+
+
+def _as_it_is(silver: Silver) -> MergeCommit:
+    position, files = silver.position, current_files(silver)
+    assert position is not None
+    counts = MergeCounts(files_kept=len(files))
+    return MergeCommit(silver.version, sum(file.rows for file in files), position, counts)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_mssql_cdc.lake.constants import one, several
-from airflow_provider_mssql_cdc.lake.parquet_reads import BATCH_ROWS
+from airflow_provider_mssql_cdc.lake.arrays import one, several
+from airflow_provider_mssql_cdc.lake.parquet import BATCH_ROWS
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.latest import POSITION
-from airflow_provider_mssql_cdc.planning.image_choice import GONE
+from airflow_provider_mssql_cdc.planning.merge import GONE
 
 _TRUE, _FALSE = (one(truth, pa.bool_())[0] for truth in (True, False))
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.lake.arrays import one, read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.constants import one, read_all
-from airflow_provider_mssql_cdc.lake.parquet_reads import Bounds, file_batches
+from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.image_choice import SNAPSHOT_ROW
+from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
 
 
 def snapshot_rows(

@@ -1,4 +1,4 @@
-"""A silver table at one version: whose it is, its key, what it was built from, and the commit of a merge."""
+"""A silver table: schema, position, commit."""
 
 from __future__ import annotations
 
@@ -15,26 +15,71 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.change_files import plain_schema
-from airflow_provider_mssql_cdc.lake.identity import described, read_identity
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.log_checks import (
+from airflow_provider_mssql_cdc.lake.changes import plain_schema
+from airflow_provider_mssql_cdc.lake.log import (
     COMMIT_KEY,
+    CREATE_ONCE,
     EVENT_KEY,
     refuse_deletion_vectors,
     refuse_unsafe_properties,
     restore_below_ours,
+    until_committed,
 )
-from airflow_provider_mssql_cdc.lake.retries import CREATE_ONCE, until_committed
-from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY, same_type
-from airflow_provider_mssql_cdc.lake.silver.schema import (
-    silver_properties,
-    silver_schema,
-    stored_key,
+from airflow_provider_mssql_cdc.lake.schema import (
+    METADATA_NAMES,
+    STATISTICS_PROPERTY,
+    TIMESTAMP_NTZ,
+    commented,
+    described,
+    exact_statistics_columns,
+    identity_properties,
+    read_identity,
+    same_type,
 )
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import distinct, lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.silver import SilverPosition
+from airflow_provider_mssql_cdc.model.state import SilverPosition, SourceIdentity
+
+KEY_PROPERTY = "mssql_cdc.key"
+"""JSON list of the columns that identify a row; a table that has it is a silver table."""
+
+_OWN = (
+    commented(
+        "_start_lsn",
+        pa.string(),
+        "Commit LSN of the change that made the row what it is, or LSN recorded before a snapshot read it",
+    ),
+    commented(
+        "_commit_ts", TIMESTAMP_NTZ, "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit"
+    ),
+)
+_WITH_STATISTICS = 32
+
+
+def silver_schema(bronze: pa.Schema, key: Sequence[str]) -> pa.Schema:
+    """Silver's columns for a bronze of this schema."""
+    captured = [field for field in bronze if field.name not in METADATA_NAMES]
+    return pa.schema([*(field.with_nullable(field.name not in key) for field in captured), *_OWN])
+
+
+def silver_properties(schema: pa.Schema, key: Sequence[str], *, identity: SourceIdentity) -> dict[str, str]:
+    """Table properties that silver is created with; the key comes first among the columns with statistics."""
+    exact = exact_statistics_columns(schema)
+    others = [name for name in exact if name not in key and name != "_start_lsn"]
+    named = ["_start_lsn", *(name for name in key if name in exact), *others]
+    return {
+        **identity_properties(identity),
+        KEY_PROPERTY: json.dumps(list(key), ensure_ascii=False),
+        STATISTICS_PROPERTY: ",".join(named[:_WITH_STATISTICS]),
+    }
+
+
+def stored_key(table: DeltaTable) -> tuple[str, ...] | None:
+    """The key of a silver table; None for a table that is none."""
+    text = table.metadata().configuration.get(KEY_PROPERTY)
+    return tuple(json.loads(text)) if text else None
+
 
 BRONZE = "mssql_cdc#silver.bronze"
 """A number that stands for the id of the bronze table that silver was built from."""

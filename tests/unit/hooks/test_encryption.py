@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.embedded.certificate import CertificateFiles, self_signed
+from airflow_provider_mssql_cdc.embedded.connection import CertificateFiles, self_signed
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ConnectionBroken, MssqlCdcError
 from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook

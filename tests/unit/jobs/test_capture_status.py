@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, MssqlCdcError
 from airflow_provider_mssql_cdc.jobs.capture_status import CaptureAnswer, look_at_capture
-from airflow_provider_mssql_cdc.model.capture_target import CaptureTarget
+from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from tests.support.changes_world import ChangesWorld

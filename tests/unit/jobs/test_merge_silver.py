@@ -16,7 +16,7 @@ from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, 
 from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
 from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
-from airflow_provider_mssql_cdc.model.attempt import Attempt
+from airflow_provider_mssql_cdc.model.plan import Attempt
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, PreflightFailed
-from airflow_provider_mssql_cdc.planning.lake_names import source_name
+from airflow_provider_mssql_cdc.planning.columns import source_name
 from airflow_provider_mssql_cdc.source.settings import DriverName
 from airflow_provider_mssql_cdc.tsql.identifiers import shown
 from tests.support.delta_rows import delta_rows

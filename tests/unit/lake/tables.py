@@ -14,11 +14,11 @@ from deltalake import DeltaTable, QueryBuilder
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 

@@ -19,11 +19,11 @@ from airflow_provider_mssql_cdc.errors import (
     StateDamaged,
 )
 from airflow_provider_mssql_cdc.lake.bronze import open_bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage, SourceIdentity
 from tests.unit.lake.tables import COLUMNS, IDENTITY, complete, lsn, new_bronze, reopened, stage
 

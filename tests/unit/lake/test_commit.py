@@ -17,8 +17,8 @@ from airflow_provider_mssql_cdc.errors import CommitConflict, ForeignTable, Sour
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.facts import has_facts, write_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.retries import until_committed
+from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn

@@ -12,9 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.lake.facts import has_facts, write_facts
-from airflow_provider_mssql_cdc.lake.facts_schema import FACTS_SCHEMA
-from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA, has_facts, write_facts
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from tests.unit.lake.tables import lsn, rows_of
 

@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.errors import ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.plans import (
     PlanMoved,
     add_bounds,
@@ -17,7 +16,8 @@ from airflow_provider_mssql_cdc.lake.plans import (
     finish_plan,
     read_plan,
 )
-from airflow_provider_mssql_cdc.model.chunk_plan import PlanStart, StoredPlan
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.chunks import PlanStart, StoredPlan
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from tests.unit.lake.tables import IDENTITY, lsn

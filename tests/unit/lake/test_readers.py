@@ -16,8 +16,8 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.unit.lake.tables import IDENTITY, complete, lsn, new_bronze, stage
 
 S = lsn(5)

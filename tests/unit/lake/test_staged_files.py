@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import IncompletePlan, MssqlCdcError, SchemaDrift
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 from tests.unit.lake.tables import COLUMNS, batch, complete, ids_in, lsn, new_bronze, stage
 

@@ -16,7 +16,7 @@ from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake import staging
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.unit.lake.tables import COLUMNS, RUN, batch, complete, lsn, new_bronze, rows_of, stage
 
 S = lsn(5)
@@ -204,14 +204,14 @@ import sys
 import pyarrow as pa
 from airflow_provider_mssql_cdc.lake.bronze import open_or_create
 from airflow_provider_mssql_cdc.lake.commit import commit_snapshot
-from airflow_provider_mssql_cdc.lake.constants import one
+from airflow_provider_mssql_cdc.lake.arrays import one
 from airflow_provider_mssql_cdc.lake.facts import write_facts
-from airflow_provider_mssql_cdc.lake.location import TableLocation
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.plan import (PlanId, PlannedRange)
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 bronze_at, facts_at = (TableLocation(path) for path in sys.argv[1:])

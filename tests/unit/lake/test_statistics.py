@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mssql_cdc.lake.statistics import delta_statistics, lower_bound, upper_bound
+from airflow_provider_mssql_cdc.lake.add_actions import delta_statistics, lower_bound, upper_bound
 
 
 def statistics_of(values: list[Any], arrow_type: pa.DataType, *, group: int = 1000) -> dict[str, Any]:

@@ -14,17 +14,24 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.chunked import (
+    LandedWave,
+    Opened,
+    abandon_unfinished,
+    commit_wave,
+    landed_waves,
+    latest_horizon,
+    open_snapshot,
+)
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion
-from airflow_provider_mssql_cdc.lake.location import TableLocation
-from airflow_provider_mssql_cdc.lake.opens import Opened, abandon_unfinished, open_snapshot
-from airflow_provider_mssql_cdc.lake.row_stamp import RowStamp
+from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
-from airflow_provider_mssql_cdc.lake.waves import LandedWave, commit_wave, landed_waves, latest_horizon
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.planning.commit_decision import KeepStored
-from airflow_provider_mssql_cdc.planning.opening import GoOn
+from airflow_provider_mssql_cdc.planning.chunked import GoOn
+from airflow_provider_mssql_cdc.planning.completion import KeepStored
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, complete, ids_in, lsn, new_bronze
 from tests.unit.lake.tables import stage as stage_range
 

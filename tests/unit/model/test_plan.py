@@ -8,8 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.bound_json import bound_from_json, bound_to_json
-from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange, ranges_between
+from airflow_provider_mssql_cdc.model.key_range import (
+    Bound,
+    KeyRange,
+    bound_from_json,
+    bound_to_json,
+    ranges_between,
+)
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, columns_hash, run_hash
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile, StagedRange

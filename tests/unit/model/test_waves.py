@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StopEarly, WaveOutcome
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.waves import PlannedWave, StopEarly, WaveOutcome
 
 S = Lsn.parse("0x00000025000006100001")
 STOP = StopEarly(datetime(2024, 5, 11, 2, 0, 0, 123456, tzinfo=UTC), 12.5)

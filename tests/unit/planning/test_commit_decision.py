@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_mssql_cdc.errors import CommitConflict, Superseded
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-from airflow_provider_mssql_cdc.planning.commit_decision import (
+from airflow_provider_mssql_cdc.planning.completion import (
     AddSnapshot,
     KeepStored,
     coverage_after,

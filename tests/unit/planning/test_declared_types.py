@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mssql_cdc.planning.declared_types import parse_type
+from airflow_provider_mssql_cdc.planning.types import parse_type
 
 
 @pytest.mark.parametrize(

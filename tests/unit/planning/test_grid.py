@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.planning import grid
-from airflow_provider_mssql_cdc.planning.grid import fits_a_grid, grid_bounds, number_of, text_of
-from airflow_provider_mssql_cdc.planning.seeks import drive
+from airflow_provider_mssql_cdc.model.source_table import Column
+from airflow_provider_mssql_cdc.planning import chunks as grid
+from airflow_provider_mssql_cdc.planning.chunks import fits_a_grid, grid_bounds, number_of, text_of
+from airflow_provider_mssql_cdc.planning.ranges import drive
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import ORDERS, column
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_mssql_cdc.model.changes import CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
-from airflow_provider_mssql_cdc.planning.horizon import consistency
+from airflow_provider_mssql_cdc.planning.coverage import consistency
 
 READ = datetime(2024, 5, 11, 2, tzinfo=UTC)
 HORIZON = ReadHorizon(Lsn(100), READ)

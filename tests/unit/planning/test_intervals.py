@@ -11,7 +11,7 @@ from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage
-from airflow_provider_mssql_cdc.planning.intervals import (
+from airflow_provider_mssql_cdc.planning.windows import (
     GRID_STEP,
     DataInterval,
     Extend,

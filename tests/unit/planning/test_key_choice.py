@@ -7,10 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.model.unique_index import UniqueIndex
-from airflow_provider_mssql_cdc.planning.key_choice import Columns, choose_keys
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.source_table import Column, UniqueIndex
+from airflow_provider_mssql_cdc.planning.keys import Columns, choose_keys
 from tests.support.tables import column
 
 COLUMNS = (

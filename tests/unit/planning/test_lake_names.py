@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mssql_cdc.planning.lake_names import indistinct, is_reserved, lake_name, source_name
+from airflow_provider_mssql_cdc.planning.columns import indistinct, is_reserved, lake_name, source_name
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.silver import SilverPosition
-from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-from airflow_provider_mssql_cdc.planning.merge_decision import (
-    MergeSince,
-    NoSnapshot,
-    Rebuild,
-    UpToDate,
-    decide_merge,
-)
+from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage, SilverPosition
+from airflow_provider_mssql_cdc.planning.merge import MergeSince, NoSnapshot, Rebuild, UpToDate, decide_merge
 
 THIS, OTHER = 4711, 4712
 S, LATER = Lsn(100), Lsn(200)

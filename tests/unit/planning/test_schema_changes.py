@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
-from airflow_provider_mssql_cdc.planning.schema_changes import ColumnDrift, SchemaDecision, decide_schema
+from airflow_provider_mssql_cdc.planning.columns import ColumnDrift, SchemaDecision, decide_schema
 
 INT = SqlType("int")
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, StatementFailed
-from airflow_provider_mssql_cdc.model.columns import Column
-from airflow_provider_mssql_cdc.planning.key_choice import KeyChoice
-from airflow_provider_mssql_cdc.planning.ranges import RangePlan
-from airflow_provider_mssql_cdc.planning.seeks import drive, plan_ranges, seek_bounds
+from airflow_provider_mssql_cdc.model.source_table import Column
+from airflow_provider_mssql_cdc.planning.keys import KeyChoice
+from airflow_provider_mssql_cdc.planning.ranges import RangePlan, drive, plan_ranges, seek_bounds
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.seek_model import SqliteTable
 from tests.support.tables import ORDERS, column

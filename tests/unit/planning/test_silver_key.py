@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, UnsupportedKey
-from airflow_provider_mssql_cdc.planning.silver_key import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, silver_key
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from tests.support.tables import column
 

@@ -8,8 +8,13 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.pace import WaveEnd, pace_of
-from airflow_provider_mssql_cdc.planning.waves import chunks_per_wave, missing_waves, refuse_missing
+from airflow_provider_mssql_cdc.planning.chunked import (
+    WaveEnd,
+    chunks_per_wave,
+    missing_waves,
+    pace_of,
+    refuse_missing,
+)
 
 NOON = datetime(2024, 5, 11, 12, tzinfo=UTC)
 

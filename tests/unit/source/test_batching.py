@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
-from airflow_provider_mssql_cdc.source.batching import FetchSize, assembled
 from airflow_provider_mssql_cdc.source.casting import LAST_MICROSECOND, PlannedBatches
-from airflow_provider_mssql_cdc.source.prefetch import BatchQueue
-from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES
+from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, BatchQueue, FetchSize, assembled
 
 MEGABYTE = 1024 * 1024
 

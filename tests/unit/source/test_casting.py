@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
-from airflow_provider_mssql_cdc.planning.lake_names import lake_name
+from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
 from airflow_provider_mssql_cdc.tsql.identifiers import result_name
 

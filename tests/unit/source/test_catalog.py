@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.errors import (
     PreflightFailed,
     SourceObjectMissing,
 )
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.source.instances import choose_instance, names_in

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import UnsupportedKey
-from airflow_provider_mssql_cdc.planning.key_choice import choose_keys
+from airflow_provider_mssql_cdc.planning.keys import choose_keys
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.measure import count_rows, cut_ranges
 from airflow_provider_mssql_cdc.source.session import SourceSession

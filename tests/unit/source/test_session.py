@@ -195,7 +195,7 @@ def test_an_unknown_isolation_is_refused(server: EmbeddedSqlServer, driver: str)
 def test_a_self_signed_certificate_is_refused_unless_it_is_trusted_on_purpose(
     driver: str, tmp_path: Any
 ) -> None:
-    from airflow_provider_mssql_cdc.embedded.certificate import self_signed
+    from airflow_provider_mssql_cdc.embedded.connection import self_signed
     from airflow_provider_mssql_cdc.embedded.listener import Listener
 
     files = self_signed(tmp_path)

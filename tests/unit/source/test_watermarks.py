@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import SourceObjectMissing
-from airflow_provider_mssql_cdc.model.capture_instance import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.source import watermarks
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances

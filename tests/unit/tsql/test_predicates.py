@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
-from airflow_provider_mssql_cdc.tsql.predicate import EVERYTHING, NOTHING
-from airflow_provider_mssql_cdc.tsql.predicates import pieces_from, range_pieces
+from airflow_provider_mssql_cdc.tsql.predicates import EVERYTHING, NOTHING, pieces_from, range_pieces
 from tests.support.tables import column
 
 N = column("n", "int", nullable=True)

@@ -3,8 +3,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.statement import Statement
-from airflow_provider_mssql_cdc.tsql.wire import counted, literal, with_literals, with_question_marks
+from airflow_provider_mssql_cdc.tsql.statement import (
+    Statement,
+    counted,
+    literal,
+    with_literals,
+    with_question_marks,
+)
 
 
 def test_markers_become_question_marks_and_their_values_come_in_order() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.cdc.arguments import instance_name, parse_column_list, quote_names
+from airflow_provider_mssql_cdc.embedded.cdc.enable import instance_name, parse_column_list, quote_names
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 

@@ -14,8 +14,8 @@ from airflow_provider_mssql_cdc.embedded.engine import (
     create_system_table,
     drop_table,
 )
-from airflow_provider_mssql_cdc.embedded.engine.names import quote
-from airflow_provider_mssql_cdc.embedded.engine.results import result_set
+from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
+from airflow_provider_mssql_cdc.embedded.engine.run.results import result_set
 from airflow_provider_mssql_cdc.embedded.seam import DropConnection, Parameter, SqlError, SqlType
 
 INT, LSN = SqlType("int"), SqlType("binary", 10)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.tds import collations
-from airflow_provider_mssql_cdc.embedded.tds.collations import codec_of, collation
+from airflow_provider_mssql_cdc.embedded.tds import type_info
+from airflow_provider_mssql_cdc.embedded.tds.type_info import codec_of, collation
 
 KNOWN = [
     ("SQL_Latin1_General_CP1_CI_AS", "0904d00034", "cp1252"),
@@ -36,14 +36,14 @@ def test_a_name_has_its_bytes_and_code_page(name: str | None, wire: str, codec: 
     assert (found.wire.hex(), found.codec) == (wire, codec)
 
 
-@pytest.mark.parametrize("language", sorted(collations._WINDOWS))
+@pytest.mark.parametrize("language", sorted(type_info._WINDOWS))
 def test_a_client_that_sends_the_bytes_back_means_the_same_code_page(language: str) -> None:
     found = collation(f"{language}_100_CI_AS")
     assert codec_of(found.wire) == found.codec
     assert "ascii".encode(found.codec) == b"ascii"
 
 
-@pytest.mark.parametrize("language", sorted(collations._SQL))
+@pytest.mark.parametrize("language", sorted(type_info._SQL))
 def test_the_sort_id_tells_the_code_page(language: str) -> None:
     found = collation(f"{language}_CI_AS")
     assert codec_of(found.wire) == found.codec

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_mssql_cdc.embedded.seam import MAX, Parameter, ResultColumn, SqlType
-from airflow_provider_mssql_cdc.embedded.tds import parameters, plain, rows, tokens, type_info
+from airflow_provider_mssql_cdc.embedded.tds import plain, requests, rows, tokens, type_info
 from airflow_provider_mssql_cdc.embedded.tds.columns import column_encoder
 
 DAYS = 3_652_059
@@ -141,7 +141,7 @@ def test_a_value_that_is_sent_back_as_a_parameter_is_the_value(
     value = data.draw(st.none() | STRATEGIES[sql_type])
     sent = tokens.short_text("@p") + b"\x00" + type_info.type_info(sql_type)
     sent += plain.value_encoder(sql_type)(value)
-    cursor = parameters.Cursor(sent)
-    read = parameters.parameter(cursor)
+    cursor = requests.Cursor(sent)
+    read = requests.parameter(cursor)
     assert (read.name, read.value, cursor.exhausted) == ("@p", value, True)
     assert isinstance(read, Parameter)

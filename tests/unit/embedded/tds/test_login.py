@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
-from airflow_provider_mssql_cdc.embedded.tds import login7, prelogin
+from airflow_provider_mssql_cdc.embedded.tds import handshake
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
 from tests.unit.embedded.tds.clients import PASSWORD, Clients, fetch
 from tests.unit.embedded.tds.scripted import ScriptedEngine
@@ -13,13 +13,13 @@ from tests.unit.embedded.tds.test_connections import login7 as login_message
 
 
 def test_a_login_is_read() -> None:
-    login = login7.parse(login_message(type_flags=0x20))
+    login = handshake.parse_login7(login_message(type_flags=0x20))
     assert (login.user, login.password, login.database) == ("sa", PASSWORD, "db")
     assert (login.read_only, login.integrated_security, login.features) == (True, False, ())
 
 
 def test_the_password_is_not_in_its_repr() -> None:
-    assert PASSWORD not in repr(login7.parse(login_message()))
+    assert PASSWORD not in repr(handshake.parse_login7(login_message()))
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ def test_the_password_is_not_in_its_repr() -> None:
 def test_a_packet_size_is_kept_within_bounds(asked: int, given: int) -> None:
     message = bytearray(login_message())
     message[8:12] = asked.to_bytes(4, "little")
-    assert login7.parse(bytes(message)).packet_bytes == given
+    assert handshake.parse_login7(bytes(message)).packet_bytes == given
 
 
 def test_a_short_message_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="too short"):
-        login7.parse(bytes(50))
+        handshake.parse_login7(bytes(50))
 
 
 def test_a_prelogin_without_an_encryption_option_cannot_encrypt() -> None:
-    assert prelogin.parse(b"\xff").encryption == 2
+    assert handshake.parse_prelogin(b"\xff").encryption == 2
 
 
 @pytest.mark.parametrize("size", [512, 4096, 8192, 32767])

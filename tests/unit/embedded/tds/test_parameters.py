@@ -20,9 +20,9 @@ from airflow_provider_mssql_cdc.embedded.seam import (
     SqlError,
     SqlType,
 )
-from airflow_provider_mssql_cdc.embedded.tds import parameters, procedures, tokens, type_info
-from airflow_provider_mssql_cdc.embedded.tds.collations import collation
+from airflow_provider_mssql_cdc.embedded.tds import procedures, requests, tokens, type_info
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
+from airflow_provider_mssql_cdc.embedded.tds.type_info import collation
 from tests.unit.embedded.tds.clients import Clients, fetch
 from tests.unit.embedded.tds.scripted import ScriptedEngine, ScriptedSession, rows_of
 from tests.unit.embedded.tds.stored import days, decimal38, guid, offset, units
@@ -124,7 +124,7 @@ def test_an_unknown_procedure_has_its_number(clients: Clients) -> None:
 
 
 def read(data: bytes) -> Parameter:
-    return parameters.parameter(parameters.Cursor(tokens.short_text("@p") + b"\x01" + data))
+    return requests.parameter(requests.Cursor(tokens.short_text("@p") + b"\x01" + data))
 
 
 FIXED = [

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.certificate import CertificateFiles, self_signed, tls_context
+from airflow_provider_mssql_cdc.embedded.connection import CertificateFiles, self_signed, tls_context
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
-from airflow_provider_mssql_cdc.embedded.tds.prelogin import Encryption, Prelogin, Tls, settle
+from airflow_provider_mssql_cdc.embedded.tds.handshake import Encryption, Prelogin, Tls, settle
 from tests.unit.embedded.tds.clients import Clients, fetch
 from tests.unit.embedded.tds.scripted import ScriptedEngine
 

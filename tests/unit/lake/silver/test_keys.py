@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.support.silver_world import Row, World, change, snapshot_row
 
 VALUE = LakeColumn("v", "v", "string")

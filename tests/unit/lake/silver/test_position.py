@@ -13,13 +13,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
-from airflow_provider_mssql_cdc.lake.added_files import LogForgotten, files_added_since
 from airflow_provider_mssql_cdc.lake.bronze import open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.evolution import add_columns
-from airflow_provider_mssql_cdc.lake.location import TableLocation
 from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver, refuse_foreign
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_added_since
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import COLUMNS, IDENTITY, Row, World, change, snapshot_row

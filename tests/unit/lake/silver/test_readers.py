@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from airflow_provider_mssql_cdc.model.planned_column import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import Row, World, change, snapshot_row
 

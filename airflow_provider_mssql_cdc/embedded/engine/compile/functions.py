@@ -1,0 +1,345 @@
+"""Calls in expressions: dispatch, and the built-in functions on text and plain values."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
+from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import syntax_error
+from airflow_provider_mssql_cdc.embedded.engine.values import types
+from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
+from airflow_provider_mssql_cdc.embedded.engine.values.conversions import guid_from_wire
+from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
+    from airflow_provider_mssql_cdc.embedded.engine.parser import tree
+
+
+Handler = "Callable[[Compiler, tree.Call, Scope | None], Typed]"
+
+
+def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    """A function call. Error 195 for a name that is not known."""
+    from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, select, server_functions
+
+    name = node.name[-1].lower()
+    if node.over is not None or name in select.NAMES:
+        return select.call(compiler, node, scope)
+    if len(node.name) == 1:
+        for handlers in (HANDLERS, clock_functions.HANDLERS, server_functions.HANDLERS):
+            handler = handlers.get(name)
+            if handler is not None:
+                return handler(compiler, node, scope)
+    registered = compiler.registry.scalar(node.name)
+    if registered is not None:
+        return server_functions.registered(compiler, registered, node, scope)
+    if len(node.name) > 1:
+        raise SqlError(
+            4121,
+            f'Cannot find either column "{node.name[0]}" or the user-defined function or aggregate '
+            f'"{".".join(node.name)}", or the name is ambiguous.',
+        )
+    raise SqlError(195, f"'{node.name[-1]}' is not a recognized built-in function name.", 15)
+
+
+def global_variable(compiler: Compiler, name: str) -> Typed | None:
+    """``@@SPID`` and its like."""
+    from airflow_provider_mssql_cdc.embedded.engine.compile import server_functions
+
+    return server_functions.global_variable(compiler, name)
+
+
+def arguments(
+    compiler: Compiler, node: tree.Call, scope: Scope | None, *, least: int, most: int | None = None
+) -> list[Typed]:
+    """The call's arguments. Error 174."""
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
+
+    if not least <= len(node.arguments) <= (least if most is None else most):
+        raise SqlError(174, f"The {node.name[-1].lower()} function requires {least} argument(s).", 15)
+    return [value(compiler, a, scope) for a in node.arguments]
+
+
+def python(
+    compiler: Compiler, key: Any, function: Callable[..., Any], values: list[Typed], *, returns: SqlType
+) -> Typed:
+    """A call of a Python function that is NULL when an argument is."""
+
+    def strict(*stored: Any) -> Any:
+        return None if any(v is None for v in stored) else function(*stored)
+
+    sql = compiler.function(key, strict, *(v.sql for v in values))
+    explicit = any(v.explicit for v in values)
+    return Typed(sql, returns, True, all(v.constant for v in values), explicit=explicit)
+
+
+def _text(compiler: Compiler, value: Typed) -> Typed:
+    return value if types.is_text(value.known) else compiler.cast(value, types.nvarchar())
+
+
+def _text_function(name: str, function: Callable[[str], str]) -> Callable[..., Typed]:
+    def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+        (operand,) = arguments(compiler, node, scope, least=1)
+        text = _text(compiler, operand)
+        variable = {"char": "varchar", "nchar": "nvarchar"}.get(text.known.name, text.known.name)
+        return python(compiler, name, function, [text], returns=replace(text.known, name=variable))
+
+    return handler
+
+
+def _len(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    (operand,) = arguments(compiler, node, scope, least=1)
+    if types.family(operand.known) == "binary":
+        return python(compiler, "len binary", len, [operand], returns=types.INT)
+    text = _text(compiler, operand)
+    return python(compiler, "len", lambda t: _units(t.rstrip(" ")), [text], returns=types.INT)
+
+
+def _units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def _datalength(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    (operand,) = arguments(compiler, node, scope, least=1)
+    known, family = operand.known, types.family(operand.known)
+    returns = types.BIGINT if known.length == -1 else types.INT
+    if family == "string":
+        codec = "utf-16-le" if known.name in types.NATIONAL else collation(known.collation or DEFAULT).codec
+        key = ("datalength", codec)
+        return python(compiler, key, lambda t: len(t.encode(codec, "replace")), [operand], returns=returns)
+    if family == "binary":
+        return python(compiler, "datalength", len, [operand], returns=returns)
+    size = types.max_length(known)
+    return Typed(f"(CASE WHEN {operand.sql} IS NULL THEN NULL ELSE {size} END)", types.INT, operand.nullable)
+
+
+def _substring(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    operand, start, length = arguments(compiler, node, scope, least=3)
+    if types.family(operand.known) != "binary":
+        operand = _text(compiler, operand)
+    variable = {"char": "varchar", "nchar": "nvarchar", "binary": "varbinary"}
+    returns = replace(operand.known, name=variable.get(operand.known.name, operand.known.name))
+    return python(compiler, "substring", _cut, [operand, start, length], returns=returns)
+
+
+def _cut(value: Any, start: int, length: int) -> Any:
+    if length < 0:
+        raise SqlError(537, "Invalid length parameter passed to the LEFT or SUBSTRING function.")
+    end = start - 1 + length
+    return value[max(start - 1, 0) : max(end, 0)]
+
+
+def _left_right(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    operand, length = arguments(compiler, node, scope, least=2)
+    text = _text(compiler, operand)
+    if node.name[-1].lower() == "left":
+        return python(compiler, "left", lambda t, n: _cut(t, 1, n), [text, length], returns=text.known)
+    return python(compiler, "right", lambda t, n: t[max(len(t) - n, 0) :], [text, length], returns=text.known)
+
+
+def _replace(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = [_text(compiler, v) for v in arguments(compiler, node, scope, least=3)]
+    name = values[0].known.collation or compiler.catalog.collation
+    flags = 0 if collation(name).case_sensitive else re.IGNORECASE
+    returns = replace(values[0].known, length=8000 if values[0].known.length != -1 else -1)
+
+    def substitute(text: str, old: str, new: str) -> str:
+        return re.sub(re.escape(old), lambda _: new, text, flags=flags) if old else text
+
+    return python(compiler, ("replace", flags), substitute, values, returns=returns)
+
+
+def _charindex(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = arguments(compiler, node, scope, least=2, most=3)
+    name = values[1].known.collation or compiler.catalog.collation
+    fold: Callable[[str], str] = str if collation(name).case_sensitive else str.lower
+
+    def find(wanted: str, text: str, start: int = 1) -> int:
+        return fold(text).find(fold(wanted), max(start - 1, 0)) + 1 if wanted else 0
+
+    key = ("charindex", collation(name).case_sensitive)
+    return python(compiler, key, find, values, returns=types.INT)
+
+
+def _concat(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = arguments(compiler, node, scope, least=2, most=254)
+    national = any(v.known.name in types.NATIONAL for v in values)
+    text = [v if types.is_text(v.known) and v.type else compiler.cast(v, types.varchar()) for v in values]
+    sql = " || ".join(f"ifnull({v.sql}, '')" for v in text)
+    name = compiler.catalog.collation
+    return Typed(f"({sql})", types.nvarchar(4000, name) if national else types.varchar(8000, name), False)
+
+
+def _coalesce(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import unify
+
+    values = unify(compiler, arguments(compiler, node, scope, least=2, most=254))
+    sql = f"coalesce({', '.join(v.sql for v in values)})"
+    return Typed(sql, values[0].type, all(v.nullable for v in values), all(v.constant for v in values))
+
+
+def _isnull(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    first, second = arguments(compiler, node, scope, least=2)
+    if first.type is None:
+        return second
+    other = compiler.cast(second, first.type)
+    sql = f"ifnull({first.sql}, {other.sql})"
+    return Typed(sql, first.type, first.nullable and other.nullable, first.constant and other.constant)
+
+
+def _nullif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.operators import compare
+
+    first, second = arguments(compiler, node, scope, least=2)
+    test = compare(compiler, "=", first, second)
+    return Typed(f"(CASE WHEN {test.sql} THEN NULL ELSE {first.sql} END)", first.type)
+
+
+def _iif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate, unify, value
+
+    condition = predicate(compiler, node.arguments[0], scope)
+    yes, no = unify(compiler, [value(compiler, a, scope) for a in node.arguments[1:3]])
+    sql = f"(CASE WHEN {condition.sql} THEN {yes.sql} ELSE {no.sql} END)"
+    return Typed(sql, yes.type or no.type, yes.nullable or no.nullable)
+
+
+def _abs(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    (operand,) = arguments(compiler, node, scope, least=1)
+    if types.is_wide(operand.known):
+        middle = "X'" + (2**127).to_bytes(16, "big").hex() + "'"
+        flip = python(compiler, "abs wide", _abs_wide, [operand], returns=operand.known)
+        return Typed(
+            f"(CASE WHEN {operand.sql} >= {middle} THEN {operand.sql} ELSE {flip.sql} END)", operand.type
+        )
+    return Typed(f"abs({operand.sql})", operand.type, operand.nullable, operand.constant)
+
+
+def _abs_wide(stored: bytes) -> bytes:
+    return (abs(int.from_bytes(stored, "big") - 2**127) + 2**127).to_bytes(16, "big")
+
+
+def _round_to_int(name: str, function: Callable[[float], float]) -> Callable[..., Typed]:
+    def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+        (operand,) = arguments(compiler, node, scope, least=1)
+        if types.family(operand.known) == "integer":
+            return operand
+        as_float = compiler.cast(operand, types.FLOAT)
+        rounded = python(compiler, name, lambda v: float(function(v)), [as_float], returns=types.FLOAT)
+        return (
+            rounded if types.family(operand.known) == "float" else compiler.cast(rounded, types.decimal(38))
+        )
+
+    return handler
+
+
+def _newid(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    arguments(compiler, node, scope, least=0)
+    sql = compiler.function("newid", lambda: guid_from_wire(uuid.uuid4().bytes_le), deterministic=False)
+    return Typed(sql, SqlType("uniqueidentifier"), False)
+
+
+def _quotename(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = arguments(compiler, node, scope, least=1, most=2)
+    from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import bracket
+
+    return python(
+        compiler, "quotename", bracket, values[:1], returns=types.nvarchar(258, compiler.catalog.collation)
+    )
+
+
+def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    text, count = arguments(compiler, node, scope, least=2)
+    limit = 4000 if text.known.name in types.NATIONAL else 8000
+    unlimited = text.known.length == -1
+
+    def repeat(value: str, times: int) -> str | None:
+        return None if times < 0 else value * times if unlimited else (value * times)[:limit]
+
+    returns = replace(text.known, length=text.known.length if unlimited else 8000)
+    return python(compiler, ("replicate", limit, unlimited), repeat, [text, count], returns=returns)
+
+
+def _char(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = arguments(compiler, node, scope, least=1)
+    if node.name[-1].lower() == "nchar":
+        return python(compiler, "nchar", chr, values, returns=types.nvarchar(1, compiler.catalog.collation))
+    decode = collation(compiler.catalog.collation).decode
+    key = ("char", compiler.catalog.collation)
+    returns = types.varchar(1, compiler.catalog.collation)
+    return python(
+        compiler, key, lambda v: decode(bytes([v])) if 0 <= v < 256 else None, values, returns=returns
+    )
+
+
+def _default(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    raise syntax_error("DEFAULT")
+
+
+HANDLERS: dict[str, Callable[..., Typed]] = {
+    "abs": _abs,
+    "ceiling": _round_to_int("ceiling", math.ceil),
+    "char": _char,
+    "charindex": _charindex,
+    "coalesce": _coalesce,
+    "concat": _concat,
+    "datalength": _datalength,
+    "default": _default,
+    "floor": _round_to_int("floor", math.floor),
+    "iif": _iif,
+    "isnull": _isnull,
+    "left": _left_right,
+    "len": _len,
+    "lower": _text_function("lower", str.lower),
+    "ltrim": _text_function("ltrim", lambda t: t.lstrip(" ")),
+    "nchar": _char,
+    "newid": _newid,
+    "newsequentialid": _newid,
+    "nullif": _nullif,
+    "quotename": _quotename,
+    "replace": _replace,
+    "replicate": _replicate,
+    "right": _left_right,
+    "rtrim": _text_function("rtrim", lambda t: t.rstrip(" ")),
+    "substring": _substring,
+    "trim": _text_function("trim", lambda t: t.strip(" ")),
+    "upper": _text_function("upper", str.upper),
+}
+
+
+@lru_cache(maxsize=500)
+def _like_pattern(pattern: str, escape: str | None, case_sensitive: bool) -> re.Pattern[str]:
+    parts, position = [], 0
+    while position < len(pattern):
+        character = pattern[position]
+        position += 1
+        if escape and character == escape and position < len(pattern):
+            parts.append(re.escape(pattern[position]))
+            position += 1
+        elif character == "[" and "]" in pattern[position:]:
+            end = pattern.index("]", position + 1) if "]" in pattern[position + 1 :] else position
+            body = pattern[position:end].replace("\\", "\\\\")
+            parts.append(f"[{body}]")
+            position = end + 1
+        else:
+            parts.append({"%": ".*", "_": "."}.get(character, re.escape(character)))
+    return re.compile("".join(parts), re.DOTALL | (0 if case_sensitive else re.IGNORECASE))
+
+
+def like_function(case_sensitive: bool) -> Callable[[Any, Any, Any], int | None]:
+    """LIKE with %, _, [set] and ESCAPE."""
+
+    def like(text: Any, pattern: Any, escape: Any) -> int | None:
+        if text is None or pattern is None:
+            return None
+        return int(_like_pattern(pattern, escape, case_sensitive).fullmatch(text) is not None)
+
+    return like

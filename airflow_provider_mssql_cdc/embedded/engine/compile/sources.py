@@ -1,0 +1,236 @@
+"""FROM: tables, views of the catalog, functions, derived tables, joins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_mssql_cdc.embedded.engine.compile.context import Relation, Scope, Typed
+from airflow_provider_mssql_cdc.embedded.engine.parser import tree
+from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse, parse_expression
+from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import literal, quote
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Column, Table
+from airflow_provider_mssql_cdc.embedded.engine.values import types
+from airflow_provider_mssql_cdc.embedded.seam import SqlError
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
+    from airflow_provider_mssql_cdc.embedded.engine.compile.select import CompiledQuery
+    from airflow_provider_mssql_cdc.embedded.engine.run.registry import TableFunction, View
+    from airflow_provider_mssql_cdc.embedded.engine.run.storage import Link
+
+
+_T = TypeVar("_T")
+_JOINS = {
+    "INNER": "JOIN",
+    "LEFT": "LEFT JOIN",
+    "RIGHT": "RIGHT JOIN",
+    "FULL": "FULL JOIN",
+    "CROSS": "CROSS JOIN",
+}
+
+
+def compile_from(compiler: Compiler, source: tree.Source | None, scope: Scope) -> tuple[str, list[str]]:
+    """The FROM text, and conjuncts that belong first into WHERE (the tallies of counted reads)."""
+    if source is None:
+        return "", []
+    sql, conjuncts = _source(compiler, source, scope)
+    return f" FROM {sql}", conjuncts
+
+
+def _source(compiler: Compiler, source: tree.Source, scope: Scope) -> tuple[str, list[str]]:
+    match source:
+        case tree.TableSource():
+            return _named(compiler, source, scope)
+        case tree.DerivedSource():
+            return _derived(compiler, source, scope)
+        case tree.FunctionSource():
+            return _function(compiler, source, scope)
+        case tree.Join():
+            return _join(compiler, source, scope)
+    raise AssertionError(source)
+
+
+def _join(compiler: Compiler, source: tree.Join, scope: Scope) -> tuple[str, list[str]]:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate
+
+    if source.kind.endswith("APPLY"):
+        raise SqlError(102, f"Incorrect syntax near '{source.kind}': not known to the embedded server.", 15)
+    left, conjuncts = _source(compiler, source.left, scope)
+    right, more = _source(compiler, source.right, scope)
+    right = f"({right})" if isinstance(source.right, tree.Join) else right
+    if source.kind == "CROSS":
+        return f"{left} CROSS JOIN {right}", conjuncts + more
+    if source.kind != "INNER":
+        _become_nullable(scope)
+    condition = "1" if source.condition is None else predicate(compiler, source.condition, scope).sql
+    if source.kind == "INNER":
+        return f"{left} JOIN {right} ON {condition}", conjuncts + more
+    return f"{left} {_JOINS[source.kind]} {right} ON {' AND '.join([*more, condition])}", conjuncts
+
+
+def _become_nullable(scope: Scope) -> None:
+    for relation in scope.relations:
+        relation.columns = [(n, replace(t, nullable=True)) for n, t in relation.columns]
+
+
+def derived(alias: str, name: str | None, inner: CompiledQuery, columns: tuple[str, ...] = ()) -> Relation:
+    """A query as a relation. Error 8155 for a column without a name is left to whoever asks for it."""
+    shown = [(columns[i] if columns else c.name, Typed(f"{alias}.c{i}", c.type, c.nullable))
+             for i, c in enumerate(inner.columns)]  # fmt: skip
+    return Relation(name, (), shown)
+
+
+def _derived(compiler: Compiler, source: tree.DerivedSource, scope: Scope) -> tuple[str, list[str]]:
+    from airflow_provider_mssql_cdc.embedded.engine.compile import select
+
+    alias = compiler.alias()
+    inner = select.query(compiler, source.query, scope.parent)
+    scope.relations.append(derived(alias, source.alias, inner, source.columns))
+    return f"({inner.sql}) AS {alias}", []
+
+
+def _named(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]]:
+    cte = _cte(compiler, source, scope)
+    if cte is not None:
+        return cte
+    view = compiler.registry.view(source.name)
+    if view is not None:
+        return _view(compiler, view[0], view[1], source=source, scope=scope)
+    fold = compiler.catalog.fold
+    if len(source.name) > 2 and source.name[-3] and fold(source.name[-3]) != fold(compiler.catalog.name):
+        raise SqlError(
+            40515, f"Reference to database '{source.name[-3]}' is not supported by the embedded server."
+        )
+    return _table(compiler, compiler.catalog.require(source.name), source, scope)
+
+
+def _cte(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]] | None:
+    from airflow_provider_mssql_cdc.embedded.engine.compile import select
+
+    if len(source.name) > 1:
+        return None
+    name = compiler.catalog.fold(source.name[0])
+    for level in range(len(compiler.ctes) - 1, -1, -1):
+        if name in compiler.ctes[level]:
+            query, columns = compiler.ctes[level][name]
+            alias, kept = compiler.alias(), compiler.ctes
+            compiler.ctes = [*kept[:level], _before(kept[level], name)]
+            inner = select.query(compiler, query, scope.parent)
+            compiler.ctes = kept
+            scope.relations.append(derived(alias, source.alias or source.name[0], inner, columns))
+            return f"({inner.sql}) AS {alias}", []
+    return None
+
+
+def _before(ctes: dict[str, _T], name: str) -> dict[str, _T]:
+    """A CTE sees those that were defined before it."""
+    known = {}
+    for key, value in ctes.items():
+        if key == name:
+            break
+        known[key] = value
+    return known
+
+
+def _table(compiler: Compiler, table: Table, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]]:
+    alias = compiler.alias()
+    relation = Relation(source.alias, (table.schema, table.name), [], table)
+    relation.columns = table_columns(compiler, table, alias)
+    scope.relations.append(relation)
+    compiler.needs.reads_data = True
+    if not compiler.trusted:
+        compiler.needs.columns.setdefault(table.object_id, set())
+    conjuncts = [_tally(compiler, table, alias)] if compiler.counting else []
+    return f"{quote(table.storage)} AS {alias}", conjuncts
+
+
+def table_columns(compiler: Compiler, table: Table, alias: str) -> list[tuple[str, Typed]]:
+    """A table's columns in SQL; a computed column is its expression."""
+    plain = [(c.name, column_sql(c, alias)) for c in table.stored_columns]
+    if len(plain) == len(table.columns):
+        return plain
+    return [
+        (c.name, _computed(compiler, c, plain) if c.computed else column_sql(c, alias)) for c in table.columns
+    ]
+
+
+def column_sql(column: Column, alias: str) -> Typed:
+    sql = f"{alias}.{quote(column.storage)}" if alias else quote(column.storage)
+    return Typed(sql, column.type, column.nullable, column=True)
+
+
+def _computed(compiler: Compiler, column: Column, plain: list[tuple[str, Typed]]) -> Typed:
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
+
+    typed = value(compiler, parse_expression(column.computed or ""), Scope([Relation(None, (), plain)]))
+    return compiler.cast(typed, column.type)
+
+
+def _tally(compiler: Compiler, table: Table, alias: str) -> str:
+    """Counts every row or index entry that is visited: an argument that all indexes carry, never constant."""
+    if table.clustered:
+        first = next(i for i in table.indexes if i.clustered)
+        stored = next(c.storage for c in table.columns if c.name == first.columns[0][0])
+    else:
+        stored = "rowid"
+    shown = f"{alias}.{quote(stored)}" if stored != "rowid" else f"{alias}.rowid"
+    return compiler.function(
+        "tally", _count_read, literal(table.full_name), shown, deterministic=False, bound=True
+    )
+
+
+def _count_read(link: Link, table: str, _: object) -> int:
+    link.reads[table] = link.reads.get(table, 0) + 1
+    return 1
+
+
+def _view(
+    compiler: Compiler, key: tuple[str, str], view: View, *, source: tree.TableSource, scope: Scope
+) -> tuple[str, list[str]]:
+    alias = compiler.alias()
+    name = compiler.catalog.collation
+    columns = []
+    for column, type_ in view.columns:
+        known = types.nvarchar(types.characters(type_) or -1, name) if types.is_text(type_) else type_
+        columns.append((column, Typed(f"{alias}.{quote(column)}", known)))
+    scope.relations.append(Relation(source.alias, key, columns))
+    compiler.needs.views.add(key)
+    return f"temp.{quote('.'.join(key))} AS {alias}", []
+
+
+def _function(compiler: Compiler, source: tree.FunctionSource, scope: Scope) -> tuple[str, list[str]]:
+    from airflow_provider_mssql_cdc.embedded.engine.compile import select
+    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
+
+    found = _find_function(compiler, source.name)
+    if len(source.arguments) != len(found.parameters):
+        name = ".".join(source.name)
+        raise SqlError(
+            313, f"An insufficient number of arguments were supplied for the procedure or function {name}."
+        )
+    values = [value(compiler, a, scope) for a in source.arguments]
+    cast = {f"@{n.lower()}": compiler.cast(v, t) for (n, t), v in zip(found.parameters, values, strict=True)}
+    if found.check is not None:
+        compiler.needs.checks.append((found.check, "SELECT " + ", ".join(v.sql for v in cast.values())))
+    if found.permission is not None:
+        compiler.needs.columns.setdefault(found.permission, set())
+    (statement,) = parse(found.sql)
+    assert isinstance(statement, tree.QueryStatement)
+    compiler.macros.append(cast)
+    kept, compiler.trusted = compiler.trusted, True
+    inner = select.query(compiler, statement.query)
+    compiler.trusted = kept
+    compiler.macros.pop()
+    alias = compiler.alias()
+    scope.relations.append(derived(alias, source.alias or source.name[-1], inner))
+    return f"({inner.sql}) AS {alias}", []
+
+
+def _find_function(compiler: Compiler, name: tree.Name) -> TableFunction:
+    schema = name[-2] if len(name) > 1 else "dbo"
+    for resolver in compiler.registry.table_functions:
+        found = resolver(compiler.session, schema, name[-1])
+        if found is not None:
+            return found
+    raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.")

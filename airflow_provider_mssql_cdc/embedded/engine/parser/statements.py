@@ -1,0 +1,297 @@
+"""Parser, third part: statements that are not DDL, batches, logins, users, GRANT, DENY and REVOKE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
+from airflow_provider_mssql_cdc.embedded.engine.parser.queries import QueryParser
+
+_DDL = ("CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "DENY", "REVOKE")
+
+
+class StatementParser(QueryParser):
+    """Statements; DDL is added by the subclass."""
+
+    def batch(self) -> tuple[tree.Statement, ...]:
+        statements: list[tree.Statement] = []
+        while self.token.kind != "end":
+            if self.take_operator(";"):
+                continue
+            statements.append(self.statement(first=not statements))
+        return tuple(statements)
+
+    def statement(self, *, first: bool = False) -> tree.Statement:
+        start = self.token.start
+        parsed = self._statement(first=first)
+        end = self._tokens[self._index - 1].end
+        return replace(parsed, text=self.sql[start:end])
+
+    def ddl(self) -> tree.Statement:
+        raise NotImplementedError
+
+    def _statement(self, *, first: bool) -> tree.Statement:
+        if self.at("SELECT", "WITH") or self.at_operator("("):
+            return tree.QueryStatement(self.query())
+        if self.at(*_DDL):
+            return self.ddl()
+        simple = {
+            "INSERT": self._insert,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            "DECLARE": self._declare,
+            "SET": self._set,
+            "IF": self._if,
+            "WHILE": self._while,
+            "EXEC": self._execute,
+            "EXECUTE": self._execute,
+            "WAITFOR": self._wait_for,
+            "RAISERROR": self._raise_error,
+            "THROW": self._throw,
+        }.get(self.token.upper)
+        if simple is not None:
+            self.advance()
+            return simple()
+        return self._short_statement(first=first)
+
+    def _short_statement(self, *, first: bool) -> tree.Statement:
+        if self.take("BEGIN"):
+            if self.at("TRAN", "TRANSACTION"):
+                return self._transaction("BEGIN")
+            return self._block()
+        if self.at("COMMIT", "ROLLBACK"):
+            return self._transaction(self.advance().upper)
+        if self.take("USE"):
+            return tree.Use(self.identifier())
+        if self.take("PRINT"):
+            return tree.Print(self.expression())
+        if first and self.token.kind in ("word", "name"):
+            return self._execute()
+        raise self.error()
+
+    def _transaction(self, action: str) -> tree.Transaction:
+        for word in ("TRAN", "TRANSACTION", "WORK"):
+            self.take(word)
+        if self.token.kind == "name" or self.token.kind == "variable":
+            self.advance()
+        return tree.Transaction(action)
+
+    def _block(self) -> tree.Block:
+        statements = []
+        while not self.take("END"):
+            if not self.take_operator(";"):
+                statements.append(self.statement())
+        return tree.Block(tuple(statements))
+
+    def _if(self) -> tree.If:
+        condition = self.expression()
+        then = self.statement()
+        self.take_operator(";")
+        return tree.If(condition, then, self.statement() if self.take("ELSE") else None)
+
+    def _while(self) -> tree.While:
+        condition = self.expression()
+        return tree.While(condition, self.statement())
+
+    def _insert(self) -> tree.Insert:
+        self.take("INTO")
+        table = self.name()
+        self._hints()
+        columns: tuple[str, ...] = ()
+        if self.at_operator("(") and not self._opens_query():
+            columns = self.parenthesised(lambda: self.listed(self.identifier))
+        if self.take("DEFAULT", "VALUES"):
+            return tree.Insert(table, columns, None)
+        if self.take("VALUES"):
+            return tree.Insert(table, columns, tree.Query(self.values()))
+        if self.take("EXEC") or self.take("EXECUTE"):
+            return tree.Insert(table, columns, self._execute())
+        return tree.Insert(table, columns, self.query())
+
+    def _update(self) -> tree.Update:
+        top = self.top()
+        target = self.name()
+        self._hints()
+        self.expect("SET")
+        assignments = self.listed(self._assignment)
+        source = self.sources() if self.take("FROM") else None
+        where = self.expression() if self.take("WHERE") else None
+        self._query_options()
+        return tree.Update(target, assignments, source, where, top)
+
+    def _assignment(self) -> tuple[str, tree.Expression]:
+        column = self.name()
+        if self.at_operator("+", "-", "*", "/") and self.peek().text == "=":
+            operator = self.advance().text
+            self.advance()
+            return column[-1], tree.Binary(operator, tree.ColumnName(column), self.expression())
+        self.expect_operator("=")
+        return column[-1], self.value_or_default()
+
+    def _delete(self) -> tree.Delete:
+        top = self.top()
+        self.take("FROM")
+        target = self.name()
+        self._hints()
+        source = self.sources() if self.take("FROM") else None
+        where = self.expression() if self.take("WHERE") else None
+        self._query_options()
+        return tree.Delete(target, source, where, top)
+
+    def _declare(self) -> tree.Declare:
+        return tree.Declare(self.listed(self._declaration))
+
+    def _declaration(self) -> tuple[str, tree.TypeName, tree.Expression | None]:
+        name = self._variable_name()
+        self.take("AS")
+        return name, self.type_name(), self.expression() if self.take_operator("=") else None
+
+    def _variable_name(self) -> str:
+        if self.token.kind != "variable":
+            raise self.error()
+        return self.advance().text.lower()
+
+    def _set(self) -> tree.Statement:
+        if self.token.kind == "variable":
+            name = self._variable_name()
+            if self.at_operator("+", "-", "*", "/"):
+                operator = self.advance().text
+                self.expect_operator("=")
+                return tree.SetVariable(name, tree.Binary(operator, tree.Variable(name), self.expression()))
+            self.expect_operator("=")
+            return tree.SetVariable(name, self.expression())
+        if self.take("TRANSACTION", "ISOLATION", "LEVEL"):
+            words = [self.advance().upper]
+            if words[0] in ("READ", "REPEATABLE"):
+                words.append(self.advance().upper)
+            return tree.SetOption("ISOLATION", tuple(words))
+        return self._set_option()
+
+    def _set_option(self) -> tree.Statement:
+        name = self.identifier().upper()
+        if name == "IDENTITY_INSERT":
+            table = self.name()
+            return tree.SetOption(name, (self.advance().upper, *table))
+        while self.take_operator(","):
+            self.identifier()
+        if name == "STATISTICS":
+            self.identifier()
+        value = [self.advance().text] if not self.at_operator("-") else [str(self.integer())]
+        return tree.SetOption(name, tuple(value))
+
+    def _execute(self) -> tree.Execute:
+        if self.at_operator("("):
+            return tree.Execute((), (), self.parenthesised(self.expression))
+        if self.token.kind == "variable" and self.peek().text == "=":
+            self.advance()
+            self.advance()
+        procedure = self.name()
+        arguments = self.listed(self._argument) if self._at_argument() else ()
+        return tree.Execute(procedure, arguments)
+
+    def _at_argument(self) -> bool:
+        kind = self.token.kind
+        if kind in ("variable", "string", "nstring", "hex", "number") or self.at_operator("-", "?"):
+            return True
+        return self.at("NULL", "DEFAULT")
+
+    def _argument(self) -> tuple[str | None, tree.Expression, bool]:
+        name = None
+        if self.token.kind == "variable" and self.peek().text == "=":
+            name = self.advance().text.lower()
+            self.advance()
+        value: tree.Expression
+        if self.token.kind == "word" and not self.at("NULL", "DEFAULT"):
+            value = tree.Literal("nvarchar", self.advance().text)
+        else:
+            value = self.value_or_default() if self.at("DEFAULT") else self._unary()
+        output = self.take("OUTPUT") or self.take("OUT")
+        return name, value, output
+
+    def _wait_for(self) -> tree.WaitFor:
+        self.expect("DELAY")
+        return tree.WaitFor(self._primary())
+
+    def _throw(self) -> tree.Throw:
+        number = self.expression()
+        self.expect_operator(",")
+        message = self.expression()
+        self.expect_operator(",")
+        self.expression()
+        return tree.Throw(number, message)
+
+    def _raise_error(self) -> tree.Throw:
+        self.expect_operator("(")
+        message = self.listed(self.expression)[0]
+        self.expect_operator(")")
+        return tree.Throw(tree.Literal("integer", "50000"), message)
+
+
+class PermissionParser(StatementParser):
+    """Statements about who may do what."""
+
+    def create_principal(self, kind: str) -> ddl_tree.CreatePrincipal:
+        name = self.identifier()
+        value = None
+        if kind == "LOGIN":
+            self.expect("WITH")
+            self.expect("PASSWORD")
+            self.expect_operator("=")
+            value = self.advance().text
+            while self.take_operator(","):
+                self.identifier()
+                self.expect_operator("=")
+                self.advance()
+        elif kind == "USER":
+            if self.take("FOR", "LOGIN") or self.take("FROM", "LOGIN"):
+                value = self.identifier()
+            elif not self.take("WITHOUT", "LOGIN"):
+                value = name
+        elif self.take("AUTHORIZATION"):
+            self.identifier()
+        return ddl_tree.CreatePrincipal(kind, name, value)
+
+    def alter_role(self) -> ddl_tree.AlterRole:
+        role = self.identifier()
+        added = self.take("ADD")
+        if not added:
+            self.expect("DROP")
+        self.expect("MEMBER")
+        return ddl_tree.AlterRole(role, self.identifier(), added)
+
+    def permission(self, action: str) -> ddl_tree.Permission:
+        self.take("GRANT", "OPTION", "FOR")
+        permissions = self.listed(self._permission)
+        scope, securable, columns = "DATABASE", (), ()  # type: tuple[str, tree.Name, tuple[str, ...]]
+        if self.take("ON"):
+            scope, securable = self._securable()
+            if self.at_operator("("):
+                columns = self._columns()
+        if not self.take("TO"):
+            self.expect("FROM")
+        principals = self.listed(self._principal)
+        if self.take("WITH", "GRANT"):
+            self.expect("OPTION")
+        self.take("CASCADE")
+        return ddl_tree.Permission(action, permissions, scope, securable, columns, principals)
+
+    def _principal(self) -> str:
+        return self.advance().text if self.at("PUBLIC") else self.identifier()
+
+    def _columns(self) -> tuple[str, ...]:
+        return self.parenthesised(lambda: self.listed(self.identifier))
+
+    def _permission(self) -> tuple[str, tuple[str, ...]]:
+        words = []
+        while not self.at("ON", "TO", "FROM") and not self.at_operator(",", "("):
+            if self.token.kind != "word":
+                raise self.error()
+            words.append(self.advance().upper)
+        return " ".join(words), self._columns() if self.at_operator("(") else ()
+
+    def _securable(self) -> tuple[str, tree.Name]:
+        scope = "OBJECT"
+        if self.peek().text == "::":
+            scope = self.advance().upper
+            self.advance()
+        return scope, self.name()

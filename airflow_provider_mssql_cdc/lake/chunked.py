@@ -1,0 +1,278 @@
+"""A chunked snapshot in bronze: opened, waves landed, abandoned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, reduce
+
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
+from deltalake.transaction import AddAction
+
+from airflow_provider_mssql_cdc.lake.add_actions import add_actions
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
+from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
+from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.transactions import (
+    ABANDONED,
+    BASE,
+    OPEN,
+    coverage_transactions,
+    horizon_transactions,
+    lsn_transactions,
+    opened_app_id,
+    read_horizon,
+    run_app_id,
+    wave_app_id,
+)
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.planning.chunked import (
+    GoOn,
+    coverage_after_opening,
+    decide_opening,
+    refuse_ended,
+)
+from airflow_provider_mssql_cdc.planning.completion import AddSnapshot, KeepStored
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """S was opened by this call.
+
+    :param rebased: coverage begins at S now although it began elsewhere before.
+    """
+
+    snapshot: Lsn
+    rebased: bool
+
+
+def open_snapshot(
+    bronze: Bronze,
+    snapshot: Lsn,
+    *,
+    instance: str,
+    commit_ts: datetime | None,
+    resnapshot: bool,
+    gap_position: Lsn | None,
+    run: str,
+    run_id: str,
+) -> Opened | GoOn | KeepStored:
+    """Record S in bronze, and start or re-base coverage at it; or say which snapshot is there already.
+
+    Leaves the handle on the newest version.
+
+    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param gap_position: the position above which changes are proven lost; None without such a proof.
+    :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
+    :raises NotReadyYet: another snapshot was opened meanwhile, at or above S.
+    :raises Superseded: coverage begins above S.
+    """
+
+    def once() -> Opened | GoOn | KeepStored:
+        state = bronze.state
+        gap = state.coverage is not None and state.coverage.changes == gap_position
+        decision = decide_opening(
+            state, snapshot, resnapshot=resnapshot, snapshot_of_run=bronze.snapshot_of_run(run), gap=gap
+        )
+        if not isinstance(decision, AddSnapshot):
+            return decision
+        bronze.commit(
+            [],
+            transactions=_transactions(bronze, snapshot, decision, run=run if resnapshot else None),
+            event="snapshot_open",
+            user_metadata={
+                "open": snapshot.text,
+                "capture_instance": instance,
+                "commit_ts": None if commit_ts is None else commit_ts.isoformat(),
+                "run_id": run_id,
+            },
+        )
+        return Opened(snapshot, rebased=decision.rebase and state.coverage is not None)
+
+    what = f"opening of snapshot {snapshot} in {bronze.location}"
+    outcome = until_committed(once, what=what, reload=bronze.reload)
+    bronze.reload()
+    return outcome
+
+
+def _transactions(
+    bronze: Bronze, snapshot: Lsn, decision: AddSnapshot, *, run: str | None
+) -> Sequence[Transaction]:
+    """Where coverage stays as it is its base is put again: a commit that moves the base conflicts then."""
+    transactions = [*lsn_transactions(OPEN, snapshot), Transaction(opened_app_id(snapshot), 1)]
+    if run is not None:
+        transactions += lsn_transactions(run_app_id(run), snapshot)
+    coverage = coverage_after_opening(bronze.state, snapshot, decision=decision)
+    if coverage != bronze.state.coverage:
+        return transactions + coverage_transactions(coverage)
+    return transactions + lsn_transactions(BASE, coverage.base)
+
+
+def abandon_unfinished(bronze: Bronze, *, run_id: str, snapshot: Lsn | None = None) -> Lsn | None:
+    """Give up the chunked snapshot that is being loaded; its S, None when there is none.
+
+    Coverage and everything else stays. Rows that waves have written stay until :func:`delete_rows`.
+
+    :param snapshot: give up this one alone; another one that is being loaded is left alone.
+    """
+
+    def once() -> Lsn | None:
+        unfinished, coverage = bronze.state.unfinished, bronze.state.coverage
+        if unfinished is None or coverage is None or snapshot not in (None, unfinished):
+            return None
+        # The base is put again, unchanged, as a completion does: of the two at once one is decided anew.
+        bronze.commit(
+            [],
+            transactions=[*lsn_transactions(ABANDONED, unfinished), *lsn_transactions(BASE, coverage.base)],
+            event="snapshot_open",
+            user_metadata={"abandoned": unfinished.text, "run_id": run_id},
+        )
+        return unfinished
+
+    abandoned = until_committed(once, what=f"abandoning in {bronze.location}", reload=bronze.reload)
+    bronze.reload()
+    return abandoned
+
+
+def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
+    """Delete the rows of an abandoned snapshot; how many. Waves have files of their own, which just go.
+
+    VACUUM frees the space when its retention has passed.
+    """
+
+    def once() -> int:
+        deleted = bronze.table.delete(
+            f"_snapshot = '{snapshot.text}' AND _operation = 0", commit_properties=CommitProperties()
+        )
+        return int(deleted["num_deleted_rows"] or 0)
+
+    rows = until_committed(once, what=f"rows of {snapshot} in {bronze.location}", reload=bronze.reload)
+    bronze.reload()
+    log.info("%s: %d rows of snapshot %s deleted", bronze.location, rows, snapshot)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class LandedWave:
+    """A wave that bronze holds.
+
+    :param rows: that it has.
+    :param horizon: how new they may be; its time is when the wave had been read.
+    """
+
+    wave: int
+    rows: int
+    horizon: ReadHorizon | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaveStamps:
+    """The stamps of a wave's rows, told from the rows; None for a wave without rows."""
+
+    low: Lsn | None
+    high: Lsn | None
+    commit_ts: datetime | None
+
+
+def landed_wave(table: DeltaTable, snapshot: Lsn, wave: int) -> LandedWave | None:
+    """The wave as this handle sees it, None when it is not in bronze."""
+    rows = table.transaction_version(wave_app_id(snapshot, wave))
+    return None if rows is None else LandedWave(wave, rows, read_horizon(table, snapshot, wave=wave))
+
+
+def landed_waves(table: DeltaTable, snapshot: Lsn, waves: int) -> dict[int, LandedWave]:
+    """All waves of a plan that bronze holds, by number."""
+    found = (landed_wave(table, snapshot, wave) for wave in range(waves))
+    return {one.wave: one for one in found if one is not None}
+
+
+def latest_horizon(landed: Iterable[LandedWave]) -> ReadHorizon | None:
+    """What changes must pass until no row of these waves can be newer than them."""
+    horizons = [one.horizon for one in landed if one.horizon is not None]
+    return reduce(ReadHorizon.merged, horizons) if horizons else None
+
+
+def commit_wave(
+    location: TableLocation,
+    *,
+    identity: SourceIdentity,
+    snapshot: Lsn,
+    wave: int,
+    stamp: Lsn,
+    horizon: ReadHorizon,
+    files: Sequence[StagedFile],
+    columns: Sequence[LakeColumn],
+    run_id: str,
+) -> tuple[LandedWave, bool]:
+    """Put a wave's files into bronze, or find that another attempt has; whether this one did.
+
+    Bronze is opened here, after the read. On a conflict it is loaded again and the identifier decides; the
+    same files are committed then, and nothing is read again. A wave without rows leaves its trace. Files
+    of this attempt that another one made needless are removed.
+
+    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
+    :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
+    """
+    bronze = open_existing(location)
+    rows = sum(file.rows for file in files)
+    landed = LandedWave(wave, rows, horizon)
+
+    @cache
+    def checked_files() -> list[AddAction]:
+        return add_actions(bronze, files, snapshot=snapshot, columns=columns)
+
+    def once() -> tuple[LandedWave, bool]:
+        bronze.check_identity(identity)
+        if (theirs := landed_wave(bronze.table, snapshot, wave)) is not None:
+            return theirs, False
+        refuse_ended(bronze.state, snapshot)
+        bronze.check_columns(columns)
+        bronze.commit(
+            checked_files(),
+            transactions=[
+                Transaction(wave_app_id(snapshot, wave), rows),
+                *horizon_transactions(snapshot, horizon, wave=wave),
+            ],
+            event="snapshot_wave",
+            user_metadata={
+                "open": snapshot.text,
+                "wave": wave,
+                "lsn": stamp.text,
+                "rows": rows,
+                "run_id": run_id,
+            },
+        )
+        return landed, True
+
+    what = f"wave {wave} of {snapshot} into {location}"
+    outcome, added = until_committed(once, what=what, reload=bronze.reload)
+    if not added:
+        log.info("%s: wave %d of snapshot %s was there already", location, wave, snapshot)
+        remove_unnamed(location, [file.path for file in files])
+    return outcome, added
+
+
+def stamps_of(bronze: Bronze, snapshot: Lsn, *, first_chunk: int, last_chunk: int) -> WaveStamps:
+    """What the rows of some chunks were stamped with: for a facts row that is written again."""
+    query = (
+        'SELECT min("_start_lsn") AS low, max("_start_lsn") AS high, max("_commit_ts") AS t FROM bronze '
+        f'WHERE "_snapshot" = \'{snapshot.text}\' AND "_operation" = 0 '
+        f'AND "_chunk" >= {int(first_chunk)} AND "_chunk" <= {int(last_chunk)}'
+    )
+    (row,) = read_all(QueryBuilder().register("bronze", bronze.table).execute(query).read_all()).to_pylist()
+    time: datetime | None = row["t"]
+    return WaveStamps(
+        None if row["low"] is None else Lsn.parse(row["low"]),
+        None if row["high"] is None else Lsn.parse(row["high"]),
+        None if time is None else time.replace(tzinfo=UTC),
+    )

@@ -1,0 +1,191 @@
+"""The Delta log: commits that are retried, and what other writers did."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, IncompletePlan, StateDamaged
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.model.state import BronzeState
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 40
+_LONGEST_PAUSE_SECONDS = 2.0
+
+CREATE_ONCE = CommitProperties(max_commit_retries=0)
+"""For the commit that creates a table: with its retries delta-rs lets two creators both succeed, the later
+one putting its metadata over the first one's in a version of its own (tried, 1.6.6)."""
+
+Outcome = TypeVar("Outcome")
+
+
+def until_committed(
+    try_once: Callable[[], Outcome],
+    *,
+    what: str,
+    reload: Callable[[], object] | None = None,
+    tries: int = MAX_TRIES,
+) -> Outcome:
+    """Call ``try_once`` until no other commit gets in its way.
+
+    ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
+    inside each try; they keep the decision, and give up when many write at once or when the decision
+    itself is overtaken. The pauses grow and are random, so that two do not collide again.
+
+    A commit of another that makes staged files needless may remove them before this one looks: when files
+    are missing it is decided once more on the newest version, and they are missed only if they are needed.
+
+    :param reload: called before each further try, to decide on the newest version.
+    :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
+    :raises IncompletePlan: staged files are missing, and nobody has made them needless.
+    """
+    missed = False
+    for number in range(1, tries + 1):
+        try:
+            return try_once()
+        except IncompletePlan as exc:
+            if missed or reload is None:
+                raise
+            log.debug("%s: %s; looking again", what, exc)
+            missed = True
+            reload()
+        except CommitFailedError as exc:
+            if number == tries:
+                raise CommitConflict(
+                    f"{what}: another commit was first, {tries} times in a row ({exc}). Nothing was "
+                    "written by this attempt; it can be tried again"
+                ) from exc
+            log.debug("%s: try %d lost to another commit: %s", what, number, exc)
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**number)))
+            if reload is not None:
+                reload()
+    raise AssertionError("unreachable")  # the last try returns or raises
+
+
+COMMIT_KEY = "mssql_cdc.commit"
+"""In the commit info of every commit that carries one of our transactions: a random text of its own."""
+
+EVENT_KEY = "mssql_cdc.event"
+"""In the same place: what the commit was, as the facts call it."""
+
+_FORGETS_TRANSACTIONS = "delta.setTransactionRetentionDuration"
+_RENAMES_COLUMNS = "delta.columnMapping.mode"
+
+
+def refuse_unsafe_properties(table: DeltaTable) -> None:
+    """Properties under which the state would vanish or staged files would be misread.
+
+    :raises ConfigurationError: naming the property and how to take it back.
+    """
+    properties = table.metadata().configuration
+    if _FORGETS_TRANSACTIONS in properties:
+        raise ConfigurationError(
+            f"{table.table_uri} has {_FORGETS_TRANSACTIONS} set: Delta would drop the transactions that say "
+            f"what has been loaded. ALTER TABLE … UNSET TBLPROPERTIES ('{_FORGETS_TRANSACTIONS}')"
+        )
+    if properties.get(_RENAMES_COLUMNS, "none") != "none":
+        raise ConfigurationError(
+            f"{table.table_uri} has {_RENAMES_COLUMNS} on: files are staged under the columns' own names and "
+            "would be read as NULLs. Load into a bronze table without column mapping"
+        )
+
+
+def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
+    """Rows that no transaction speaks of: a copy of the files, or rows that another tool wrote.
+
+    :raises StateDamaged: with the remedy.
+    """
+    if state.coverage is None and _holds_rows(table):
+        raise StateDamaged(
+            f"{table.table_uri} at version {state.version} holds rows and no position: it was copied without "
+            "its log, or another tool wrote to it. Load into a new bronze path"
+        )
+
+
+def refuse_restored(table: DeltaTable, state: BronzeState) -> None:
+    """A RESTORE takes rows back and leaves transactions as they are (tried, delta-rs 1.6.6).
+
+    A RESTORE to our newest commit, or to a version above it, took nothing of ours; this is also how an
+    unlucky one is undone. What the log no longer holds cannot be checked.
+
+    :raises StateDamaged: naming both versions.
+    """
+    if state.coverage is not None and (restore := restore_below_ours(table)) is not None:
+        ours = restore.ours
+        raise StateDamaged(
+            f"{table.table_uri}: version {restore.version} is a RESTORE to below this package's last commit"
+            + (f" (version {ours})" if ours is not None else "")
+            + ": rows were taken back while the positions stayed. RESTORE the table to "
+            + (f"version {ours} or a later one" if ours is not None else "the version before it")
+            + ", or load into a new bronze path"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBelow:
+    """A RESTORE that took rows of ours back.
+
+    :param version: the RESTORE's own.
+    :param ours: this package's last commit; None where the log no longer tells.
+    """
+
+    version: int
+    ours: int | None
+
+
+def restore_below_ours(table: DeltaTable) -> RestoreBelow | None:
+    """The newest RESTORE in force that went to below this package's last commit; None when there is none."""
+    commits = _down_to_ours(table)
+    ours = commits[-1]["version"] if commits and COMMIT_KEY in commits[-1] else None
+    restored = {
+        commit["version"]: _target(commit) for commit in commits if commit.get("operation") == "RESTORE"
+    }
+    version: int = table.version()
+    while above := [restore for restore in restored if restore <= version]:
+        newest, target = max(above), restored[max(above)]
+        if ours is None or target is None or target < ours:
+            return RestoreBelow(newest, ours)
+        version = target
+    return None
+
+
+def refuse_deletion_vectors(table: DeltaTable) -> None:
+    """Under deletion vectors a file's rows are not all rows of the table, and files are read as they are.
+
+    :raises ConfigurationError: with the statement that takes the feature off.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise ConfigurationError(
+            f"{table.table_uri} has deletion vectors on, under which a file's rows are not all rows of the "
+            "table: deleted ones would come back. Take the feature off with ALTER TABLE … DROP FEATURE "
+            "deletionVectors"
+        )
+
+
+def _down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
+    """Commit infos, newest first, down to the newest of ours; all that the log holds when there is none."""
+    for limit in (1, 50, None):
+        commits = table.history(limit)
+        for count, commit in enumerate(commits, start=1):
+            if COMMIT_KEY in commit:
+                return commits[:count]
+    return commits
+
+
+def _target(restore: dict[str, Any]) -> int | None:
+    version = (restore.get("operationParameters") or {}).get("version")
+    return int(version) if version is not None and str(version).isdigit() else None
+
+
+def _holds_rows(table: DeltaTable) -> bool:
+    records = read_all(table.get_add_actions()).column("num_records")
+    return any(count is None or count > 0 for count in records.to_pylist())

@@ -1,0 +1,114 @@
+"""Capture instances, and what a task waits for capture to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInstance:
+    """One row of ``sys.sp_cdc_help_change_data_capture``.
+
+    ``start_lsn`` is the low endpoint, which cleanup raises; an instance is identified by
+    ``change_table_id`` and ``create_date``. Names are the catalog's spelling.
+
+    :param index_columns: columns of the unique index named when the table was enabled, in key order.
+    :param create_date: the server's local clock.
+    """
+
+    name: str
+    source_schema: str
+    source_table: str
+    source_object_id: int
+    change_table_id: int
+    start_lsn: Lsn | None
+    create_date: datetime
+    captured_columns: tuple[str, ...]
+    index_columns: tuple[str, ...] = ()
+    index_name: str | None = None
+    role_name: str | None = None
+    drop_pending: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What stays the same as long as the change table does."""
+        return f"{self.change_table_id}@{self.create_date.isoformat()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureTarget:
+    """Exactly one of three.
+
+    :param lsn: capture has processed this LSN.
+    :param time: every commit before this instant (UTC) is captured.
+    :param horizon: of a snapshot's reads; changes up to the entry past it make the rebuilt state equal.
+    """
+
+    lsn: Lsn | None = None
+    time: datetime | None = None
+    horizon: ReadHorizon | None = None
+
+    def __post_init__(self) -> None:
+        if sum(part is not None for part in (self.lsn, self.time, self.horizon)) != 1:
+            raise ConfigurationError("name exactly one of lsn, time and consistent_after to wait for")
+        if self.time is not None and self.time.tzinfo is None:
+            raise ConfigurationError(f"the time to wait for has a zone, got {self.time.isoformat()}")
+
+    @classmethod
+    def of(cls, *, lsn: str | None, time: datetime | str | None, consistent_after: Any) -> CaptureTarget:
+        """From an operator's arguments, rendered.
+
+        :param consistent_after: what ``complete`` returns under that name, or all that it returns.
+        :raises ConfigurationError: names what cannot be read.
+        """
+        try:
+            moment = datetime.fromisoformat(time) if isinstance(time, str) else time
+            if moment is not None and not isinstance(moment, datetime):
+                raise TypeError(f"time is a {type(moment).__name__}, not an instant")
+            return cls(
+                lsn=None if lsn is None else Lsn.parse(lsn),
+                time=moment,
+                horizon=None if consistent_after is None else _horizon(consistent_after),
+            )
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ConfigurationError(f"what to wait for cannot be read: {exc}") from exc
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types."""
+        if self.horizon is not None:
+            return {"horizon": self.horizon.to_xcom()}
+        if self.time is not None:
+            return {"time": self.time.astimezone(UTC).isoformat()}
+        assert self.lsn is not None
+        return {"lsn": self.lsn.text}
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> CaptureTarget:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            lsn=Lsn.parse(item["lsn"]) if "lsn" in item else None,
+            time=datetime.fromisoformat(item["time"]) if "time" in item else None,
+            horizon=ReadHorizon.from_xcom(item["horizon"]) if "horizon" in item else None,
+        )
+
+    def __str__(self) -> str:
+        if self.horizon is not None:
+            after = self.horizon.consistent_after()
+            return f"the snapshot's horizon, {after['lsn']} and {after['commit_time']}"
+        return f"{self.time.isoformat()}" if self.time is not None else f"{self.lsn}"
+
+
+def _horizon(given: Any) -> ReadHorizon:
+    """``consistent_after`` has the second added already that a horizon's time lacks."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"consistent_after is {type(given).__name__}, not a dict; pass complete.output")
+    after = given.get("consistent_after") or given
+    passed = datetime.fromisoformat(after["commit_time"])
+    return ReadHorizon(Lsn.parse(after["lsn"]), passed - timedelta(seconds=1))

@@ -1,0 +1,138 @@
+"""The source table: its columns, there and in the lake, its indexes, facts for preflight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.sql_type import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the source table.
+
+    :param name: the catalog's spelling.
+    :param column_id: ``sys.columns.column_id``.
+    :param sql_type: base type; an alias type is resolved to it.
+    :param nullable: whether the source column accepts NULL.
+    :param computed: its value is computed; CDC stores NULL for it.
+    :param masked: this login reads a mask: dynamic data masking is on and it has no UNMASK.
+    :param encrypted: Always Encrypted; only ciphertext can be read.
+    :param column_set: the XML view of the sparse columns, no column of its own.
+    :param captured: whether the capture instance records it.
+    """
+
+    name: str
+    column_id: int
+    sql_type: SqlType
+    nullable: bool = True
+    computed: bool = False
+    masked: bool = False
+    encrypted: bool = False
+    column_set: bool = False
+    captured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table as the catalog names it: ``object_id`` identifies it, the names are for people and SQL."""
+
+    database: str
+    schema: str
+    name: str
+    object_id: int
+
+    @property
+    def label(self) -> str:
+        """``schema.table`` for logs and messages."""
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeColumn:
+    """A captured column in bronze.
+
+    :param name: its name in Delta; differs from the source's where Spark would refuse that one.
+    :param source_name: the catalog's spelling.
+    :param data_type: ``bool``, ``int16``, ``int32``, ``int64``, ``float32``, ``float64``,
+        ``decimal(p,s)``, ``date``, ``timestamp_ntz``, ``timestamp`` (UTC), ``string`` or ``binary``.
+    :param comment: for people: source name and type, and what the mapping changes.
+    """
+
+    name: str
+    source_name: str
+    data_type: str
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """One column of the SELECT list: the source column, its projection and its place in the lake.
+
+    :param projection: T-SQL that both drivers read alike, for instance ``CAST([qty] AS smallint)``;
+        percent signs are doubled as in a :class:`~..tsql.statement.Statement`.
+    """
+
+    source: Column
+    lake: LakeColumn
+    projection: str
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """What ``sys.indexes`` says of one unique index.
+
+    :param columns: its key columns in key order (``key_ordinal``), INCLUDE columns left out.
+    :param filtered: it covers a part of the rows, so it identifies none.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    primary: bool = False
+    filtered: bool = False
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Answers of the catalog and of the CDC procedures; None where the login's rights cannot tell.
+
+    :param capture_instance: as the user wrote it.
+    :param login: for messages that name a missing GRANT (the database user).
+    :param cdc_enabled: of the database.
+    :param table: the source table, when it could be found.
+    :param likely_table: (schema, name) that the user, or else the instance's name, says; it may not exist.
+    :param tracked: ``sys.tables.is_tracked_by_cdc``; None when no table is visible.
+    :param instance: what the help procedure showed of the capture instance.
+    :param other_instances: names of the table's (or database's) other visible capture instances.
+    :param select_denied: captured columns that the login may not SELECT.
+    :param may_read_changes: SELECT on the change table.
+    :param in_gating_role: membership of the instance's role; None without a role.
+    :param row_level_security: an enabled security policy filters the table.
+    :param may_unmask: the login reads masked columns as they are.
+    :param last_capture_age_seconds: since the newest entry of ``cdc.lsn_time_mapping``.
+    :param snapshot_allowed: ALLOW_SNAPSHOT_ISOLATION is on.
+    :param partitioned: the table is partitioned, so partitions may be switched without changes.
+    """
+
+    capture_instance: str
+    login: str
+    database: str
+    cdc_enabled: bool | None = None
+    table: SourceTable | None = None
+    likely_table: tuple[str, str] | None = None
+    tracked: bool | None = None
+    instance: CaptureInstance | None = None
+    other_instances: tuple[str, ...] = ()
+    select_denied: tuple[str, ...] = ()
+    may_read_changes: bool | None = None
+    in_gating_role: bool | None = None
+    row_level_security: bool | None = None
+    may_unmask: bool | None = None
+    last_capture_age_seconds: float | None = None
+    snapshot_allowed: bool | None = None
+    read_committed_snapshot: bool | None = None
+    memory_optimized: bool | None = None
+    partitioned: bool | None = None
+    database_collation: str | None = None
