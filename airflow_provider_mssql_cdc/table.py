@@ -35,7 +35,8 @@ class MssqlCdcTable:
     :param key: columns that identify a row; default the capture instance's unique index. (templated)
     :param casts: ``{column: SQL type}`` for types that are refused otherwise. (templated)
     :param allow: what is refused unless it is named here: masked or encrypted columns, read as this login
-        sees them, and ``"row_level_security"`` for a table that a policy may filter. (templated)
+        sees them, ``"row_level_security"`` for a table that a policy may filter, and for silver keys
+        ``"key_without_unique_index"`` and ``"key_of_indistinct_rows"`` (docs/guarantees.md). (templated)
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT. (templated)
     :param delta_conn_id: an Airflow connection (aws, wasb, adls, google_cloud_platform) that says how to
         reach the object store; asked in the task, under ``storage_options``. (templated)

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.changes import change_actions, plain_schema
+from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, keep
 from airflow_provider_mssql_cdc.lake.silver.table import bronze_number, create_silver, open_silver
@@ -233,7 +234,7 @@ def _append(bronze: Bronze, batches: Any, *, until: Lsn) -> None:
         schema=plain_schema(bronze.schema),
         target_bytes=TARGET_BYTES,
     )
-    files = change_actions(bronze, write_batches(writer, batches))
+    files = actions_just_staged(bronze, write_batches(writer, batches))
     transactions = [*lsn_transactions(SNAPSHOT, _S), *coverage_transactions(Coverage(_S, until))]
     bronze.commit(files, transactions=transactions, event="changes", user_metadata={})
 

@@ -32,9 +32,8 @@ from airflow_provider_mssql_cdc.lake.silver.table import (
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.coverage import Consistency, consistency
-from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_uncertain_key, silver_key
 from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 
@@ -97,15 +96,19 @@ def _merge_once(
         refuse_foreign(silver, bronze)
         write_missing_facts(order, silver)
     position = silver.position if silver else None
+    past = _consistency(bronze)
     decision = decide_merge(
         position,
         bronze.state,
         bronze=bronze_number(bronze),
         damage=silver.damage if silver else None,
+        passed=past is not None and past.passed,
     )
     if isinstance(decision, NoSnapshot):
         return _without_snapshot(order, decision.reason)
-    snapshot, past = _consistency(bronze)
+    snapshot = bronze.state.snapshot
+    assert snapshot is not None
+    assert past is not None
     if order.wait_consistent and not past.passed:
         return Awaited(f"{order.table.label}: silver stays as it is: {past.reason}")
     if silver is None or isinstance(decision, Rebuild):
@@ -117,6 +120,7 @@ def _merge_once(
         decided_on=position,
         prefix=staging_prefix(bronze.version, order.attempt.run),
         run_id=order.attempt.run_id,
+        passed=past.passed,
     )
     commit = keep(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
     on_step("committed")
@@ -127,12 +131,13 @@ def _merge_once(
     return merged
 
 
-def _consistency(bronze: Bronze) -> tuple[Lsn, Consistency]:
+def _consistency(bronze: Bronze) -> Consistency | None:
+    """Whether changes have passed the horizon of bronze's snapshot; None where it holds none."""
     snapshot, coverage = bronze.state.snapshot, bronze.state.coverage
-    assert snapshot is not None
-    assert coverage is not None
+    if snapshot is None or coverage is None:
+        return None
     horizon = read_horizon(bronze.table, snapshot)
-    return snapshot, consistency(horizon, coverage.changes, stamp=read_changes_state(bronze.table).stamp)
+    return consistency(horizon, coverage.changes, stamp=read_changes_state(bronze.table).stamp)
 
 
 def _with_the_sources_key(
@@ -143,6 +148,13 @@ def _with_the_sources_key(
         source = loadable_table(session, order.table)
         bronze.check_identity(source.identity)
         key = silver_key(source.keys.key, source.columns, label=order.table.label)
+        refuse_uncertain_key(
+            source.keys,
+            source.description.unique_indexes,
+            captured=[column.source.name for column in source.columns],
+            allow=order.table.allow or (),
+            label=order.table.label,
+        )
         if source.keys.key is not None and source.keys.key_to_check:
             check_key(session, source.description.table, source.keys.key)
     if silver is None:

@@ -11,7 +11,7 @@ from deltalake import Schema
 from airflow_provider_mssql_cdc.arrow_types import arrow_type
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.log import until_committed
-from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, commented, same_type
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, captured_field, same_type
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.planning.columns import ColumnDrift
 
@@ -42,7 +42,7 @@ def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...
     def once() -> tuple[str, ...]:
         missing = [column for column in columns if column.name not in bronze.schema.names]
         if missing:
-            fields = [commented(each.name, arrow_type(each.data_type), each.comment) for each in missing]
+            fields = [captured_field(each) for each in missing]
             bronze.table.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
         return tuple(column.name for column in missing)
 

@@ -236,12 +236,16 @@ Bounds = Mapping[str, tuple[Any, Any]]
 Wanted = Callable[[Bounds], bool]
 
 BATCH_ROWS = 131_072
+BATCH_BYTES = 16 << 20
+"""Of Arrow; a batch is larger only where a single row is."""
 
 
 def file_batches(
     storage: TableStorage, path: str, schema: pa.Schema, *, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The columns of ``schema``, by name, with its types; one that the file is older than is NULL.
+
+    Batches are bounded in rows and in bytes.
 
     :param path: relative to the table's root, decoded.
     :param wanted: asked for each row group, by the bounds of the schema's columns.
@@ -254,9 +258,46 @@ def file_batches(
             if wanted is None or wanted(bounds)
         ]
         present = [name for name in schema.names if name in file.schema_arrow.names]
-        if groups:
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=present):
-                yield shaped(batch, schema)
+        for batch in _bounded(file, groups, present):
+            yield shaped(batch, schema)
+
+
+def _bounded(file: pq.ParquetFile, groups: Sequence[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of about :data:`BATCH_BYTES`, across row groups where these are small.
+
+    What a row takes in memory is known once some have been read: a footer tells the size in the file, where a
+    dictionary holds a value that repeats itself once.
+    """
+    sizes = {group: _size(file.metadata.row_group(group), columns) for group in groups}
+    waiting, row_bytes = list(groups), 0.0
+    while waiting:
+        run = _together(waiting, sizes, row_bytes=row_bytes)
+        del waiting[: len(run)]
+        stored = sum(sizes[group][1] for group in run) / max(1, sum(sizes[group][0] for group in run))
+        rows = max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(stored, row_bytes, 1))))
+        for batch in file.iter_batches(rows, row_groups=run, columns=columns):
+            if batch.num_rows:
+                row_bytes = max(row_bytes, batch.nbytes / batch.num_rows)
+            yield batch
+
+
+def _size(group: pq.RowGroupMetaData, columns: Sequence[str]) -> tuple[int, int]:
+    """Rows of a row group, and bytes of these columns before compression."""
+    chunks = (group.column(index) for index in range(group.num_columns))
+    return group.num_rows, sum(
+        chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns
+    )
+
+
+def _together(groups: Sequence[int], sizes: Mapping[int, tuple[int, int]], *, row_bytes: float) -> list[int]:
+    """The next row groups that fit into one batch; one alone as long as the size of a row is not known."""
+    run, rows, stored = [groups[0]], *sizes[groups[0]]
+    for group in groups[1:] if row_bytes else ():
+        rows, stored = rows + sizes[group][0], stored + sizes[group][1]
+        if rows > BATCH_ROWS or max(stored, rows * row_bytes) > BATCH_BYTES:
+            break
+        run.append(group)
+    return run
 
 
 def group_bounds(footer: pq.FileMetaData, names: list[str]) -> Iterator[dict[str, tuple[Any, Any]]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
@@ -19,6 +19,28 @@ STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 TIMESTAMP_NTZ = pa.timestamp("us")
 _CAPTURED_WITH_STATISTICS = 32
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+LARGE_KEY = "mssql_cdc.large"
+"""In the metadata of a captured column: CDC leaves its value out of before-images."""
+
+# How comments spell the declared type: columns of tables that were made before the key above.
+_DECLARED = re.compile(r"\[(?:[^\]]|\]\])*\] ([a-z_0-9]+(?:\([^)]*\))?)")
+_LARGE_TYPES = frozenset({"text", "ntext", "image", "xml", "json", "geography", "geometry", "clr"})
+
+
+def captured_field(column: LakeColumn) -> pa.Field:
+    """A captured column as bronze is created with it."""
+    field = commented(column.name, arrow_type(column.data_type), column.comment)
+    return field.with_metadata({**(field.metadata or {}), LARGE_KEY: "true"}) if column.large else field
+
+
+def is_large(field: pa.Field) -> bool:
+    """Whether before-images lack this captured column."""
+    told = field.metadata or {}
+    declared = _DECLARED.match(told.get(b"comment", b"").decode())
+    by_type = declared is not None and (declared[1].endswith("(max)") or declared[1] in _LARGE_TYPES)
+    return by_type or told.get(LARGE_KEY.encode()) == b"true"
 
 
 def commented(name: str, arrow_type: pa.DataType, comment: str) -> pa.Field:
@@ -68,11 +90,7 @@ def bronze_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
         raise ConfigurationError(
             f"captured columns named like bronze's own columns cannot be loaded: {', '.join(taken)}"
         )
-    captured = captured_schema(columns)
-    described = [
-        commented(column.name, captured.field(column.name).type, column.comment) for column in columns
-    ]
-    return pa.schema([*_BEFORE_CAPTURED, *described, *_AFTER_CAPTURED])
+    return pa.schema([*_BEFORE_CAPTURED, *map(captured_field, columns), *_AFTER_CAPTURED])
 
 
 def bronze_properties(columns: Sequence[LakeColumn], identity: SourceIdentity) -> dict[str, str]:

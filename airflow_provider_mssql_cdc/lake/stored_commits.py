@@ -186,15 +186,30 @@ def _answer(bronze: Bronze, sql: str) -> list[dict[str, Any]]:
     return rows
 
 
+_ABSENT = object()
+
+
 class LogForgotten(Exception):
     """The log no longer holds what is asked for, or the files that it names are gone."""
 
 
-def files_added_since(bronze: Bronze, version: int) -> tuple[str, ...]:
-    """Files with rows that a later version up to the handle's brought, decoded, each once.
+@dataclass(frozen=True, slots=True)
+class FilesSince:
+    """What commits since a version did to a table's rows, as files, decoded, each once.
 
-    Those are the files of add actions with ``dataChange``. A file that was taken out by a commit which put
-    its rows in anew, as a repair does, is left to that commit. One that an OPTIMIZE took out is read as it
+    :param added: files that brought rows.
+    :param withdrawn: files whose rows were there before and were taken out, as a repair does.
+    """
+
+    added: tuple[str, ...]
+    withdrawn: tuple[str, ...] = ()
+
+
+def files_since(bronze: Bronze, version: int) -> FilesSince:
+    """Files with rows that later versions up to the handle's brought or took out.
+
+    Those are the files of actions with ``dataChange``. A file that was taken out by a commit which put its
+    rows in anew, as a repair does, is left to that commit. One that an OPTIMIZE took out is read as it
     is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
 
     :raises LogForgotten: a commit in between, or a file, is gone.
@@ -203,14 +218,18 @@ def files_added_since(bronze: Bronze, version: int) -> tuple[str, ...]:
     history = _Moves()
     for number in range(version + 1, bronze.version + 1):
         history.follow(_actions(storage, number))
-    return tuple(dict.fromkeys(path for added in history.added for path in history.readable(added, storage)))
+    added = dict.fromkeys(path for each in history.added for path in history.readable(each, storage))
+    if gone := [path for path in history.withdrawn if storage.size(path) is None]:
+        raise LogForgotten(f"file {gone[0]}, whose rows were taken out, is gone")
+    return FilesSince(tuple(added), tuple(history.withdrawn))
 
 
 class _Moves:
     """Files that brought rows, and where an OPTIMIZE has put them since."""
 
     def __init__(self) -> None:
-        self.added: dict[str, None] = {}
+        self.added: dict[str, object] = {}
+        self.withdrawn: dict[str, None] = {}
         self.moved: dict[str, list[str]] = {}
 
     def follow(self, actions: list[dict[str, Any]]) -> None:
@@ -220,7 +239,8 @@ class _Moves:
         for remove in removes:
             path = unquote(remove["path"])
             if remove.get("dataChange", True):
-                self.added.pop(path, None)
+                if self.added.pop(path, _ABSENT) is _ABSENT:
+                    self.withdrawn[path] = None
             else:
                 self.moved[path] = rearranged
         self.added.update((unquote(add["path"]), None) for add in adds if add.get("dataChange", True))

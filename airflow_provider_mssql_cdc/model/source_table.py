@@ -58,12 +58,15 @@ class LakeColumn:
     :param data_type: ``bool``, ``int16``, ``int32``, ``int64``, ``float32``, ``float64``,
         ``decimal(p,s)``, ``date``, ``timestamp_ntz``, ``timestamp`` (UTC), ``string`` or ``binary``.
     :param comment: for people: source name and type, and what the mapping changes.
+    :param large: declared as a (max) type, text, ntext, image, xml or another large object: CDC leaves such
+        values out of before-images, so that two images of one row differ in them.
     """
 
     name: str
     source_name: str
     data_type: str
     comment: str = ""
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class UniqueIndex:
     """What ``sys.indexes`` says of one unique index.
 
     :param columns: its key columns in key order (``key_ordinal``), INCLUDE columns left out.
+    :param clustered: the table's rows lie in its order: its index_id is 1
+        (https://learn.microsoft.com/sql/relational-databases/system-catalog-views/sys-indexes-transact-sql).
     :param filtered: it covers a part of the rows, so it identifies none.
     """
 
@@ -92,6 +97,7 @@ class UniqueIndex:
     primary: bool = False
     filtered: bool = False
     disabled: bool = False
+    clustered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,16 @@ class SqlType:
         return self.max_length == MAX_LENGTH if sized else self.name in {"text", "ntext", "image", "xml"}
 
     @property
+    def is_large(self) -> bool:
+        """Whether CDC may leave the value out of a before-image.
+
+        https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
+        (Large Object Data Types); types that the page does not name are taken for large where their values
+        are stored as large objects.
+        """
+        return self.is_max or self.name in {"json", "geography", "geometry", "clr"}
+
+    @property
     def is_char(self) -> bool:
         return self.name in CHAR_TYPES
 

@@ -63,6 +63,10 @@ class SourceIdentity:
         return f"{self.conn_id}: {self.database}.{self.schema}.{self.table}"
 
 
+STATE_RULE = 4
+"""Version of the state rule (DESIGN, ADR 10); rows that another version made are built again."""
+
+
 @dataclass(frozen=True, slots=True)
 class SilverPosition:
     """What silver's rows were built from; kept in its transactions, in the same commit as the rows.
@@ -72,12 +76,17 @@ class SilverPosition:
     :param version: of bronze; every change row in it is in silver.
     :param snapshot: S of the snapshot whose rows silver began with.
     :param changes: how far bronze's changes reached then.
+    :param rule: version of the state rule that made the rows; 0 for one that recorded none.
+    :param doubled: keys that stand twice in the snapshot and that no change names: they are looked at again
+        once changes have passed the horizon.
     """
 
     bronze: int
     version: int
     snapshot: Lsn
     changes: Lsn
+    rule: int = STATE_RULE
+    doubled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, UnsupportedKey
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.source_table import Column, PlannedColumn, UniqueIndex
-from airflow_provider_mssql_cdc.planning.types import find_column
+from airflow_provider_mssql_cdc.planning.types import KEY_MAY_MOVE_UNSEEN, KEY_MAY_REPEAT, find_column
 from airflow_provider_mssql_cdc.tsql.bounds import is_bindable
 from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
 
@@ -223,6 +223,49 @@ def silver_key(
             "new bronze"
         )
     return tuple(planned[column.name].lake.name for column in key)
+
+
+def refuse_uncertain_key(
+    keys: KeyChoice,
+    indexes: Sequence[UniqueIndex],
+    *,
+    captured: Sequence[str],
+    allow: Collection[str],
+    label: str,
+) -> None:
+    """Refuse keys for which the state rule cannot be kept, unless ``allow`` names them.
+
+    :param captured: names of the source columns in bronze.
+    :raises UnsupportedKey: no unfiltered unique index keeps the key's values apart, or the key is not what
+        the table is clustered by and bronze lacks the columns that tell its rows apart.
+    """
+    key = [column.name for column in keys.key or ()]
+    if keys.key_to_check and KEY_MAY_REPEAT not in allow:
+        raise UnsupportedKey(
+            f"{label}: no unfiltered unique index is on key ({', '.join(key)}) or a part of it, so rows that "
+            "are inserted later may share a key and become one row of silver. Create a unique index, name "
+            f'columns that have one, or accept that, allow=("{KEY_MAY_REPEAT}",)'
+        )
+    index = _missing_identity(key, indexes, captured)
+    if index is not None and KEY_MAY_MOVE_UNSEEN not in allow:
+        raise UnsupportedKey(
+            f"{label}: rows are told apart by {index.name} ({', '.join(index.columns)}), which CDC does not "
+            f"capture, and the key is ({', '.join(key)}): when a value of it passes from one row to another "
+            "that is equal in all captured columns, silver can lose it. Capture those columns, name them as "
+            f'the key, or accept that, allow=("{KEY_MAY_MOVE_UNSEEN}",)'
+        )
+
+
+def _missing_identity(
+    key: Sequence[str], indexes: Sequence[UniqueIndex], captured: Sequence[str]
+) -> UniqueIndex | None:
+    """The index that the table's rows are told apart by, when bronze has neither it nor another one."""
+    whole = [index for index in indexes if not (index.filtered or index.disabled)]
+    others = [index for index in whole if index.clustered or set(index.columns) != set(key)]
+    if any(set(index.columns) <= set(captured) for index in others):
+        return None
+    clustered = [index for index in others if index.clustered]
+    return next(iter([*clustered, *(index for index in others if index.primary)]), None)
 
 
 def refuse_other_key(stored: Sequence[str], wanted: Sequence[str], *, silver: str) -> None:

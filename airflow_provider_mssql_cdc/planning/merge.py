@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
-from airflow_provider_mssql_cdc.model.state import BronzeState, SilverPosition
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, SilverPosition
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
 
 ORDER = ("_start_lsn", "_command_id", "_seqval", "_operation")
-"""Bronze's columns that put the rows of a key in order."""
+"""Bronze's columns that put the change rows of a key in order; rows equal in all of them are one."""
 
 SNAPSHOT_ROW, DELETE, INSERT, BEFORE, AFTER = range(5)
 
-GONE = (DELETE, BEFORE)
-"""Operations of a latest row under which the key has gone."""
+ADDS = (INSERT, AFTER)
+"""Operations that put an image under a key; the others take one away."""
 
 OWN_COLUMNS = ("_start_lsn", "_commit_ts")
 """What silver holds beside the captured columns: of the row that is the key's state."""
+
+
+class Presence(IntEnum):
+    """Whether a key is there after a commit. It is there with the image that was added last."""
+
+    GONE = 0
+    THERE = 1
+    AS_BEFORE = 2
+
+
+def presence(*, adds: int, removals: int, last_adds: bool, same_image: bool) -> Presence:
+    """Whether a key is there after one commit.
+
+    :param adds: different change rows of the commit that put an image under the key.
+    :param removals: different ones that take an image away.
+    :param last_adds: the last of them puts an image there.
+    :param same_image: the image removed last equals the one added last in every column that is compared:
+        all but (max), text, ntext, image and xml, which before-images leave out.
+    """
+    if last_adds or adds > removals:
+        return Presence.THERE
+    if adds < removals:
+        return Presence.GONE
+    # As many: SQL Server may show the row that leaves the key after the one that comes to it. Different
+    # images were different rows, so the one that came is there; the same row came and went.
+    return Presence.AS_BEFORE if same_image else Presence.THERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +76,19 @@ MergeDecision = Rebuild | MergeSince | UpToDate | NoSnapshot
 
 
 def decide_merge(
-    position: SilverPosition | None, state: BronzeState, *, bronze: int, damage: str | None = None
+    position: SilverPosition | None,
+    state: BronzeState,
+    *,
+    bronze: int,
+    damage: str | None = None,
+    passed: bool = False,
 ) -> MergeDecision:
     """The decision for one version of bronze.
 
     :param position: silver's; None when it has none yet.
     :param bronze: the number that stands for bronze's table id.
     :param damage: why silver's rows are not what its position says, when that is so.
+    :param passed: changes have passed the snapshot's horizon.
     """
     snapshot = state.snapshot
     if snapshot is None or not is_usable(state, snapshot):
@@ -64,13 +97,27 @@ def decide_merge(
         return Rebuild("it holds nothing yet")
     if damage is not None:
         return Rebuild(damage)
+    if position.rule != STATE_RULE:
+        return Rebuild(
+            f"its rows were made by {_rule(position.rule)} of the state rule, which loses keys that pass "
+            f"from row to row; this is version {STATE_RULE}"
+        )
     if position.bronze != bronze:
         return Rebuild("it was built from another bronze table, which was at this place before")
     if position.snapshot != snapshot:
         return Rebuild(f"snapshot {snapshot} is in bronze now, it was built from {position.snapshot}")
     if position.version > state.version:
         return Rebuild(f"it was built from version {position.version}, and bronze is at {state.version}")
+    if position.doubled and passed:
+        return Rebuild(
+            f"{position.doubled:,} key(s) stood twice in the snapshot, which changes have to explain "
+            "now that they have passed its horizon"
+        )
     return UpToDate() if position.version == state.version else MergeSince(position.version)
+
+
+def _rule(version: int) -> str:
+    return f"version {version}" if version else "a version without a number"
 
 
 def _awaited(state: BronzeState) -> str:

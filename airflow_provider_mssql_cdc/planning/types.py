@@ -99,6 +99,15 @@ _MICROSECOND_DIGITS = 6
 ROW_LEVEL_SECURITY = "row_level_security"
 """The word that allows a table under row-level security, beside names of columns."""
 
+KEY_MAY_REPEAT = "key_without_unique_index"
+"""The word that allows a silver key that no unfiltered unique index keeps apart."""
+
+KEY_MAY_MOVE_UNSEEN = "key_of_indistinct_rows"
+"""The word that allows a silver key beside which no captured column tells the table's rows apart."""
+
+ALLOWED_WORDS = frozenset({ROW_LEVEL_SECURITY, KEY_MAY_REPEAT, KEY_MAY_MOVE_UNSEEN})
+"""What ``allow`` may name beside columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
@@ -168,7 +177,7 @@ def _accepted(columns: Sequence[Column], allow: Collection[str]) -> tuple[frozen
         try:
             accepted.add(find_column(columns, name).name)
         except ValueError as exc:
-            if name != ROW_LEVEL_SECURITY:
+            if name not in ALLOWED_WORDS:
                 problems.append(f"allow: {exc}")
     return frozenset(accepted), problems
 
@@ -250,7 +259,8 @@ def _planned(column: Column, target: SqlType | None) -> PlannedColumn:
         read, data_type = projection(column.name, column.sql_type), lake_type(column.sql_type)
     else:
         read, data_type = cast_projection(column.name, column.sql_type, target), lake_type(target)
-    lake = LakeColumn(lake_name(column.name), column.name, data_type, _comment(column, target))
+    comment, large = _comment(column, target), column.sql_type.is_large
+    lake = LakeColumn(lake_name(column.name), column.name, data_type, comment, large)
     return PlannedColumn(column, lake, read)
 
 

@@ -269,6 +269,7 @@ def _unique_indexes(session: SourceSession, table: SourceTable) -> tuple[UniqueI
             primary=bool(rows[0]["is_primary_key"]),
             filtered=bool(rows[0]["has_filter"]),
             disabled=bool(rows[0]["is_disabled"]),
+            clustered=int(rows[0]["index_id"]) == 1,
         )
         for rows in indexes.values()
     )

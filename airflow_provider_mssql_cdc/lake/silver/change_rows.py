@@ -1,4 +1,4 @@
-"""Change rows in bronze: the keys that new ones name, and of each such key the latest of all."""
+"""Change rows in bronze: the keys that new ones name, and all rows of such keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
-from airflow_provider_mssql_cdc.lake.silver.latest import LatestRows
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.merge import DELETE, ORDER
@@ -25,10 +24,14 @@ _DISTINCT_COLLECTED = 131_072
 
 @dataclass(frozen=True, slots=True)
 class NamedKeys:
-    """Keys that change rows name, and the smallest LSN among those rows."""
+    """Keys that change rows name, and the smallest LSN among those rows.
+
+    :param withdrawn: those named by rows that a repair took out: silver may still hold what such a row did.
+    """
 
     keys: KeySet
     lowest: Lsn
+    withdrawn: KeySet | None = None
 
 
 def changed_files(bronze: Bronze, above: Lsn) -> list[str]:
@@ -41,45 +44,57 @@ def changed_files(bronze: Bronze, above: Lsn) -> list[str]:
     ]
 
 
-def named_keys(bronze: Bronze, files: Iterable[str], *, key: Sequence[str], above: Lsn) -> NamedKeys | None:
+def named_keys(
+    bronze: Bronze,
+    files: Iterable[str],
+    *,
+    key: Sequence[str],
+    above: Lsn,
+    withdrawn: Iterable[str] = (),
+) -> NamedKeys | None:
     """The keys of all change rows above an LSN in these files; None when there is no such row.
 
     What lies at or below a snapshot's LSN is in the snapshot; a repair may carry such rows into a new file.
 
+    :param withdrawn: files that a repair took out.
     :raises StateDamaged: a key column is NULL in a change row.
     """
+    added = _named(bronze, files, key=key, above=above)
+    taken_out = _named(bronze, withdrawn, key=key, above=above)
+    if taken_out is None or added is None:
+        found = added or taken_out
+        return found and NamedKeys(KeySet(found[0]), found[1], taken_out and KeySet(taken_out[0]))
+    distinct = _DistinctRows()
+    distinct.add(added[0])
+    distinct.add(taken_out[0])
+    return NamedKeys(KeySet(distinct.table()), min(added[1], taken_out[1]), KeySet(taken_out[0]))
+
+
+def _named(
+    bronze: Bronze, files: Iterable[str], *, key: Sequence[str], above: Lsn
+) -> tuple[pa.Table, Lsn] | None:
     distinct = _DistinctRows()
     lowest: str | None = None
-    for rows in _changes(bronze, files, columns=key, above=above):
+    for rows in change_rows(bronze, files, columns=key, above=above):
         _refuse_nulls(rows, key, where=str(bronze.location))
         smallest = pc.min(rows.column("_start_lsn")).as_py()
         lowest = smallest if lowest is None else min(lowest, smallest)
         distinct.add(rows.select(list(key)))
-    return None if lowest is None else NamedKeys(KeySet(distinct.table()), Lsn.parse(lowest))
+    return None if lowest is None else (distinct.table(), Lsn.parse(lowest))
 
 
-def latest_images(bronze: Bronze, named: NamedKeys, *, columns: Sequence[str]) -> pa.Table:
-    """For each of these keys its latest row among all changes at or above the smallest LSN that names one.
-
-    One row per key, in the order of the keys; a key without such a row is not among them.
-    """
-    above = named.lowest.decremented()
-    wanted = [*named.keys.names, *(name for name in columns if name not in named.keys.names)]
-    schema = _schema(bronze, wanted)
-    latest = LatestRows(schema)
-    for rows in _changes(bronze, changed_files(bronze, above), columns=wanted, above=above):
-        positions = named.keys.positions(rows)
-        among = pc.is_valid(positions)
-        latest.add(rows.filter(among), positions.filter(among))
-    return latest.table()
-
-
-def _changes(
-    bronze: Bronze, files: Iterable[str], *, columns: Sequence[str], above: Lsn
+def change_rows(
+    bronze: Bronze,
+    files: Iterable[str],
+    *,
+    columns: Sequence[str],
+    above: Lsn,
+    until: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Change rows above an LSN: these columns, and those that put rows in order."""
-    storage, schema = TableStorage(bronze.location), _schema(bronze, columns)
+    """Change rows above an LSN, at or below another one: these columns, and those that put rows in order."""
+    storage, schema = TableStorage(bronze.location), change_row_schema(bronze, columns)
     lowest, first = one(above.text, pa.string())[0], one(DELETE, pa.int32())[0]
+    highest = None if until is None else one(until, pa.string())[0]
 
     def wanted(bounds: Bounds) -> bool:
         (_, lsn), (_, operation) = bounds.get("_start_lsn", _UNKNOWN), bounds.get("_operation", _UNKNOWN)
@@ -87,9 +102,13 @@ def _changes(
 
     for path in files:
         for batch in file_batches(storage, path, schema, wanted=wanted):
-            above_it = pc.greater(batch.column("_start_lsn"), lowest)
-            changes = pc.greater_equal(batch.column("_operation"), first)
-            rows = pa.Table.from_batches([batch.filter(pc.and_(above_it, changes))])
+            among = pc.and_(
+                pc.greater(batch.column("_start_lsn"), lowest),
+                pc.greater_equal(batch.column("_operation"), first),
+            )
+            if highest is not None:
+                among = pc.and_(among, pc.less_equal(batch.column("_start_lsn"), highest))
+            rows = pa.Table.from_batches([batch.filter(among)])
             if rows.num_rows:
                 yield rows
 
@@ -103,7 +122,8 @@ def _holds_none(largest_lsn: str | None, largest_operation: int | None, above: L
     return too_low or (largest_operation is not None and largest_operation < DELETE)
 
 
-def _schema(bronze: Bronze, columns: Sequence[str]) -> pa.Schema:
+def change_row_schema(bronze: Bronze, columns: Sequence[str]) -> pa.Schema:
+    """These columns and those that put rows in order, as they are read."""
     stored = plain_schema(bronze.schema)
     return pa.schema([stored.field(name) for name in dict.fromkeys([*columns, *ORDER])])
 

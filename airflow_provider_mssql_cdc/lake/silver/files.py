@@ -49,12 +49,18 @@ class SilverFile:
 
 
 def current_files(silver: Silver) -> list[SilverFile]:
-    """All files of the handle's version."""
+    """All files of the handle's version; rows by the footer where the log does not tell their number."""
     actions = read_all(silver.table.get_add_actions(flatten=True)).to_pylist()
+    storage = TableStorage(silver.location)
     return [
-        SilverFile(action["path"], action["num_records"] or 0, _bounds(action, silver.key))
+        SilverFile(action["path"], _row_count(storage, action), _bounds(action, silver.key))
         for action in actions
     ]
+
+
+def _row_count(storage: TableStorage, action: dict[str, Any]) -> int:
+    told: int | None = action.get("num_records")
+    return int(storage.footer(unquote(action["path"])).num_rows) if told is None else told
 
 
 def _bounds(action: dict[str, Any], key: Sequence[str]) -> dict[str, tuple[Any, Any]]:
@@ -69,7 +75,7 @@ def outdated_files(silver: Silver, overlay: Overlay) -> list[SilverFile]:
     up to the first such row.
     """
     storage, keys = TableStorage(silver.location), overlay.keys
-    compared = pa.schema([silver.schema.field(name) for name in (*keys.names, "_start_lsn")])
+    compared = pa.schema([silver.schema.field(name) for name in keys.names])
     outdated = []
     for file in current_files(silver):
         if keys.may_be_within(file.bounds):

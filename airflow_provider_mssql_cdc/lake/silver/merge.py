@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_provider_mssql_cdc.errors import CommitConflict
+from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.log import until_committed
-from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, latest_images, named_keys
+from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, named_keys
+from airflow_provider_mssql_cdc.lake.silver.doubled import DoubledKeys, find_doubled
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,
     current_files,
@@ -25,14 +26,17 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     stage,
     write_again,
 )
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
 from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
-from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_added_since
+from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.planning.merge import MergeSince, Rebuild, UpToDate
+
+log = logging.getLogger(__name__)
 
 
 class SilverMoved(CommitConflict):
@@ -81,6 +85,7 @@ class MergeRequest:
     :param decided_on: silver's position when it was decided what to do.
     :param prefix: of the names of the files that it writes; never one used before.
     :param run_id: Airflow's own, for people.
+    :param passed: changes have passed the snapshot's horizon.
     """
 
     silver: Silver
@@ -89,6 +94,7 @@ class MergeRequest:
     decided_on: SilverPosition | None
     prefix: str
     run_id: str
+    passed: bool = False
 
 
 def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
@@ -96,20 +102,18 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
 
     Without such rows the position alone is moved, and no row is read.
 
-    :raises LogForgotten: bronze no longer tells what came since; rebuild.
+    :raises LogForgotten: bronze no longer tells what came since, or what a key is; rebuild.
     :raises SilverMoved: another merge was first.
     """
     silver, bronze = request.silver, request.bronze
-    files = files_added_since(bronze, since)
-    named = named_keys(bronze, files, key=silver.key, above=request.snapshot)
+    files = files_since(bronze, since)
+    named = named_keys(bronze, files.added, key=silver.key, above=request.snapshot, withdrawn=files.withdrawn)
     if named is None:
         return _until_committed(request, lambda: _commit(request, [], ()))
-    images = latest_images(bronze, named, columns=silver.schema.names)
-    if images.num_rows < len(named.keys):
-        raise LogForgotten("change rows that came since have been taken out again")
+    images = KeyImages(bronze, named, schema=silver.schema)
 
     def once() -> MergeCommit:
-        overlay = Overlay(named.keys, images, silver.schema)
+        overlay = Overlay(images)
         outdated = outdated_files(silver, overlay)
         prefix = f"{request.prefix}-v{silver.version}"
         staged = write_again(silver, outdated, overlay, prefix=prefix)
@@ -127,20 +131,43 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
     """
     silver, bronze, snapshot = request.silver, request.bronze, request.snapshot
     named = named_keys(bronze, changed_files(bronze, snapshot), key=silver.key, above=snapshot)
-    overlay = None
-    if named is not None:
-        images = latest_images(bronze, named, columns=silver.schema.names)
-        overlay = Overlay(named.keys, images, silver.schema)
+    overlay = None if named is None else Overlay(KeyImages(bronze, named, schema=silver.schema))
+    doubled = find_doubled(bronze, snapshot, key=silver.key, but=None if named is None else named.keys)
+    _refuse_doubled(request, doubled)
     rows = snapshot_rows(bronze, snapshot, schema=silver.schema, key=silver.key)
-    staged = stage(silver, request.prefix, _overlaid(rows, overlay))
+    staged = stage(silver, request.prefix, _overlaid(doubled.once(rows), overlay))
 
     def once() -> MergeCommit:
         if not staged and any(file.rows for file in current_files(silver)):
             confirm_empty()
-        return _commit(request, current_files(silver), staged, overlay=overlay, rebuilt=reason)
+        files = current_files(silver)
+        return _commit(request, files, staged, overlay=overlay, rebuilt=reason, doubled=len(doubled))
 
     with _discarding_on_failure(silver, staged):
         return _until_committed(request, once)
+
+
+def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
+    """Report keys that stand in several rows of the snapshot and that no change names.
+
+    Before the horizon changes may still tell that such a key passed from row to row while it was read.
+
+    :raises StateDamaged: changes have passed the horizon.
+    """
+    if not len(doubled):
+        return
+    where, key = request.bronze.location, ", ".join(request.silver.key)
+    if request.passed:
+        raise StateDamaged(
+            f"{where}: {len(doubled):,} key(s) ({key}) stand in several rows of snapshot {request.snapshot}, "
+            "and no change explains it: two rows of the source have become one key on the way, or the key "
+            "does not identify a row. Silver is left as it is. Look for the key in the source; name columns "
+            "that identify a row with key=, or take a new snapshot with mssql_cdc_bootstrap(resnapshot=True)"
+        )
+    log.warning(
+        "%s: %d key(s) (%s) stand in several rows of snapshot %s; of each the largest stamp is kept",
+        *(where, len(doubled), key, request.snapshot),
+    )
 
 
 def _overlaid(rows: Iterator[pa.RecordBatch], overlay: Overlay | None) -> Iterator[pa.RecordBatch]:
@@ -172,13 +199,17 @@ def _commit(
     *,
     overlay: Overlay | None = None,
     rebuilt: str | None = None,
+    doubled: int | None = None,
 ) -> MergeCommit:
+    """Commit on the position; keys that stand twice are those of the last rebuild, unless this is one."""
     silver, before = request.silver, current_files(request.silver)
+    if doubled is None:
+        doubled = request.decided_on.doubled if request.decided_on else 0
     kept = sum(file.rows for file in before) - sum(file.rows for file in removed)
     merged = MergeCommit(
         version=silver.version + 1,
         rows=kept + sum(file.rows for file in staged),
-        position=position_of(request.bronze, request.snapshot),
+        position=position_of(request.bronze, request.snapshot, doubled=doubled),
         counts=MergeCounts(
             changed_keys=0 if overlay is None else len(overlay.keys),
             inserted=0 if overlay is None else overlay.inserted,
@@ -203,9 +234,6 @@ def _discarding_on_failure(silver: Silver, staged: Sequence[StagedFile]) -> Iter
     except BaseException:  # a task that is killed by a signal leaves through here too
         discard(silver, staged)
         raise
-
-
-log = logging.getLogger(__name__)
 
 
 def keep(

@@ -12,17 +12,22 @@ import pyarrow.compute as pc
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.arrays import one, read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches
+from airflow_provider_mssql_cdc.lake.parquet import Bounds, Wanted, file_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
 
 
+def _anything(bounds: Bounds) -> bool:
+    return True
+
+
 def snapshot_rows(
-    bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema, key: Sequence[str]
+    bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema, key: Sequence[str], within: Wanted = _anything
 ) -> Iterator[pa.RecordBatch]:
     """The rows of snapshot S with the columns of ``schema``.
 
+    :param within: asked for each row group by the bounds of its columns; without it all are read.
     :raises StateDamaged: a key column is NULL in one of them.
     """
     storage = TableStorage(bronze.location)
@@ -30,9 +35,9 @@ def snapshot_rows(
     wanted_snapshot, wanted_operation = one(snapshot.text, pa.string())[0], one(SNAPSHOT_ROW, pa.int32())[0]
 
     def wanted(bounds: Bounds) -> bool:
-        return _may_hold(*bounds.get("_snapshot", (None, None)), snapshot)
+        return _may_hold(*bounds.get("_snapshot", (None, None)), snapshot) and within(bounds)
 
-    for path in _files(bronze, snapshot):
+    for path in snapshot_files(bronze, snapshot):
         for batch in file_batches(storage, path, read, wanted=wanted):
             of_snapshot = pc.equal(batch.column("_snapshot"), wanted_snapshot)
             loaded = pc.equal(batch.column("_operation"), wanted_operation)
@@ -41,7 +46,8 @@ def snapshot_rows(
             yield rows.select(schema.names)
 
 
-def _files(bronze: Bronze, snapshot: Lsn) -> list[str]:
+def snapshot_files(bronze: Bronze, snapshot: Lsn) -> list[str]:
+    """Files of this version that can hold rows of snapshot S, by their statistics."""
     actions = read_all(bronze.table.get_add_actions(flatten=True)).to_pylist()
     return [unquote(action["path"]) for action in actions if _file_may_hold(action, snapshot)]
 

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift, StateDamaged
+from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.log import (
@@ -39,7 +39,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import distinct, lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.state import SilverPosition, SourceIdentity
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, SilverPosition, SourceIdentity
 
 KEY_PROPERTY = "mssql_cdc.key"
 """JSON list of the columns that identify a row; a table that has it is a silver table."""
@@ -93,7 +93,17 @@ SNAPSHOT = "mssql_cdc#silver.snapshot"
 CHANGES = "mssql_cdc#silver.changes"
 """How far bronze's changes reached at that version: ``.hi`` and ``.lo``."""
 
+RULE = "mssql_cdc#silver.rule"
+"""Version of the state rule (lower eight bits) and the version of bronze that it was applied to (the others).
+
+A package that knows no rule moves the position and leaves this one behind.
+"""
+
+DOUBLED = "mssql_cdc#silver.doubled"
+"""How many keys stand twice in the snapshot without a change that names them."""
+
 MERGE_EVENT = "merge"
+_RULE_BITS = 8
 
 
 class Silver:
@@ -245,17 +255,20 @@ def bronze_number(bronze: Bronze) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def position_of(bronze: Bronze, snapshot: Lsn) -> SilverPosition:
+def position_of(bronze: Bronze, snapshot: Lsn, *, doubled: int) -> SilverPosition:
     """What silver is built from when it holds all of this version of bronze."""
     coverage = bronze.state.coverage
     assert coverage is not None
-    return SilverPosition(bronze_number(bronze), bronze.version, snapshot, coverage.changes)
+    number = bronze_number(bronze)
+    return SilverPosition(number, bronze.version, snapshot, coverage.changes, doubled=doubled)
 
 
 def _position_transactions(position: SilverPosition) -> list[Transaction]:
     return [
         Transaction(BRONZE, position.bronze),
         Transaction(VERSION, position.version),
+        Transaction(RULE, position.version << _RULE_BITS | position.rule),
+        Transaction(DOUBLED, position.doubled),
         *lsn_transactions(SNAPSHOT, position.snapshot),
         *lsn_transactions(CHANGES, position.changes),
     ]
@@ -271,4 +284,24 @@ def _read_position(table: DeltaTable) -> SilverPosition | None:
             f"{table.table_uri} at version {table.version()}: its position is there in part only. Name "
             "another silver path, which is then built from bronze"
         )
-    return SilverPosition(bronze, version, snapshot, changes)
+    doubled = table.transaction_version(DOUBLED) or 0
+    return SilverPosition(
+        bronze, version, snapshot, changes, rule=_read_rule(table, version), doubled=doubled
+    )
+
+
+def _read_rule(table: DeltaTable, version: int) -> int:
+    """The rule that was applied to this version of bronze; 0 for one that leaves no number.
+
+    :raises ConfigurationError: a newer package has kept this table.
+    """
+    number = table.transaction_version(RULE) or 0
+    applied_to, rule = divmod(number, 1 << _RULE_BITS)
+    if applied_to != version:
+        return 0
+    if rule > STATE_RULE:
+        raise ConfigurationError(
+            f"{table.table_uri} was kept by a newer version of this package (state rule {rule}, this one "
+            f"knows {STATE_RULE}); upgrade it"
+        )
+    return rule

@@ -6,13 +6,102 @@ from tests.mutants.mutant import MODULE, Mutant
 
 MERGE, POSITION, COSTS = (f"tests/unit/lake/silver/test_{name}.py" for name in ("merge", "position", "costs"))
 
+STATE_RULE, RULE_VERSION, DOUBLED = (
+    f"tests/unit/lake/silver/test_{name}.py" for name in ("state_rule", "rule_version", "doubled")
+)
+SILVER_KEY = "tests/unit/planning/test_silver_key.py"
+
 MUTANTS = (
     Mutant(
         "P5 silver drops the keys that have gone",
         MODULE,
-        "GONE = (DELETE, BEFORE)",
-        "GONE = (DELETE,)",
+        "ADDS = (INSERT, AFTER)",
+        "ADDS = (INSERT, AFTER, BEFORE)",
         f"{MERGE}::test_each_order_of_changes_leaves_what_the_source_has",
+    ),
+    Mutant(
+        "silver: the image removed last is compared with the one added last",
+        "presence",
+        "Presence.AS_BEFORE if same_image else Presence.THERE",
+        "Presence.AS_BEFORE",
+        f"{STATE_RULE}::test_a_key_that_passes_from_row_to_row_is_kept",
+    ),
+    Mutant(
+        "silver: large objects, which before-images leave out, are not compared",
+        "KeyImages._contest",
+        "is_large(field)",
+        "False",
+        f"{STATE_RULE}::test_a_key_that_passes_from_row_to_row_is_kept",
+    ),
+    Mutant(
+        "silver: a change row counts once",
+        "_Commits._reduce",
+        "different.group_by(different.column_names, use_threads=False).aggregate([])",
+        "different",
+        f"{STATE_RULE}::test_a_key_that_passes_from_row_to_row_is_kept",
+    ),
+    Mutant(
+        "silver: a key that commits leave open is looked up below them",
+        "_decide",
+        "verdict is not Presence.AS_BEFORE",
+        "True",
+        f"{STATE_RULE}::test_a_key_that_passes_from_row_to_row_is_kept",
+    ),
+    Mutant(
+        "silver: of snapshot rows that share a key the largest stamp is kept",
+        "_largest_stamps",
+        "max(stamps[position], stamp)",
+        "min(stamps[position] or stamp, stamp)",
+        f"{DOUBLED}::test_of_rows_that_share_a_key_the_largest_stamp_is_kept",
+    ),
+    Mutant(
+        "silver: past the horizon a key that stands twice is damage",
+        "_refuse_doubled",
+        "request.passed",
+        "False",
+        f"{DOUBLED}::test_past_the_horizon_a_key_that_no_change_names_is_damage",
+    ),
+    Mutant(
+        "silver: rows that an older rule made are built again",
+        "decide_merge",
+        "position.rule != STATE_RULE",
+        "False",
+        f"{RULE_VERSION}::test_silver_of_an_older_rule_is_built_again_once",
+    ),
+    Mutant(
+        "silver: a position that a package without a rule moved is noticed",
+        "_read_rule",
+        "applied_to != version",
+        "False",
+        f"{RULE_VERSION}::test_a_position_that_a_package_without_a_rule_has_moved_is_noticed",
+    ),
+    Mutant(
+        "silver: keys that a withdrawn row named are looked at again",
+        "KeyImages._refuse_unfounded",
+        "withdrawn is None",
+        "True",
+        f"{POSITION}::test_a_key_that_rows_named_which_a_repair_took_out_is_looked_at_again",
+    ),
+    Mutant(
+        "silver: a file without statistics is not taken for empty",
+        "_row_count",
+        "int(storage.footer(unquote(action['path'])).num_rows) if told is None else told",
+        "told or 0",
+        f"{POSITION}::test_a_silver_whose_log_tells_no_row_counts_is_not_taken_for_empty",
+    ),
+    Mutant(
+        "silver: a key that no unique index keeps apart is refused",
+        "refuse_uncertain_key",
+        "keys.key_to_check and KEY_MAY_REPEAT not in allow",
+        "False",
+        f"{SILVER_KEY}::test_a_key_that_no_unique_index_keeps_apart_is_refused_unless_allowed",
+    ),
+    Mutant(
+        "silver: a key of rows that bronze cannot tell apart is refused",
+        "refuse_uncertain_key",
+        "index is not None and KEY_MAY_MOVE_UNSEEN not in allow",
+        "False",
+        f"{SILVER_KEY}::test_a_key_of_rows_that_bronze_cannot_tell_apart_is_refused_unless_allowed",
     ),
     Mutant(
         "silver: rows of a key in order of commit, command, sequence, operation",
@@ -23,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         "silver: an image is the latest of all changes, not of the new ones",
-        "latest_images",
-        "changed_files(bronze, above)",
-        "changed_files(bronze, above)[:1]",
+        "KeyImages.__init__",
+        "changed_files(bronze, self._above)",
+        "changed_files(bronze, self._above)[:1]",
         f"{MERGE}::test_a_late_window_brings_no_deleted_key_back",
     ),
     Mutant(
@@ -36,15 +125,8 @@ MUTANTS = (
         f"{MERGE}::test_rows_below_the_snapshot_name_no_key",
     ),
     Mutant(
-        "silver: a row that is later than its key's last change stays",
-        "Overlay._compared",
-        "pc.greater(rows.column('_start_lsn'), pc.take(self._lsns, positions))",
-        "pc.equal(pc.take(self._lsns, positions), '')",
-        f"{MERGE}::test_a_row_of_a_chunk_is_kept_where_it_is_later_than_its_keys_last_change",
-    ),
-    Mutant(
         "silver: a row without a key is refused",
-        "named_keys",
+        "_named",
         "_refuse_nulls(rows, key, where=str(bronze.location))",
         "pass",
         f"{MERGE}::test_a_key_that_is_null_in_a_change_row_is_refused",

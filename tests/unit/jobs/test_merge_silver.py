@@ -153,9 +153,34 @@ def test_a_table_without_a_key_stays_in_bronze(world: ChangesWorld, tmp_path: Pa
     with pytest.raises(UnsupportedKey, match="silver needs a key"):
         lake.merge()
     assert not Path(lake.silver).exists()
-    named = Lake(world, replace(heap, key=("id",)))
+    named = replace(heap, key=("id",))
+    with pytest.raises(UnsupportedKey, match="no unfiltered unique index"):
+        Lake(world, named).merge()
     with pytest.raises(UnsupportedKey, match="1 values for 2 rows"):
-        named.merge()
+        Lake(world, replace(named, allow=("key_without_unique_index",))).merge()
+
+
+def test_a_key_beside_which_no_captured_column_tells_rows_apart_is_refused_unless_allowed(
+    world: ChangesWorld, tmp_path: Path
+) -> None:
+    world.execute(
+        "CREATE TABLE dbo.parts (id int NOT NULL PRIMARY KEY, code int NOT NULL, "
+        "CONSTRAINT by_code UNIQUE (code))"
+    )
+    world.execute("INSERT INTO dbo.parts VALUES (1, 1), (2, 2)")
+    world.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'parts', @role_name = NULL, "
+        "@supports_net_changes = 1, @index_name = N'by_code', @captured_column_list = N'code'"
+    )
+    parts = MssqlCdcTable("erp", "dbo_parts", str(tmp_path / "parts"), str(tmp_path / "facts"))
+    world.table = parts
+    world.bootstrap()
+    lake = Lake(world, parts)
+    with pytest.raises(UnsupportedKey, match=r"\(id\), which CDC does not capture"):
+        lake.merge()
+    allowed = Lake(world, replace(parts, allow=("key_of_indistinct_rows",)))
+    allowed.silver = str(tmp_path / "silver")
+    assert allowed.merged().rows == 2
 
 
 def test_a_key_whose_seventh_digit_was_cut_is_refused_unless_it_is_text(

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, UnsupportedKey
-from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, silver_key
+from airflow_provider_mssql_cdc.model.source_table import UniqueIndex
+from airflow_provider_mssql_cdc.planning.keys import (
+    KeyChoice,
+    refuse_other_key,
+    refuse_uncertain_key,
+    silver_key,
+)
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from tests.support.tables import column
 
@@ -58,3 +66,67 @@ def test_another_key_than_silvers_is_refused() -> None:
     for other in (("b", "a"), ("a",), ("c",)):
         with pytest.raises(ConfigurationError, match="/lake/silver tells its rows apart by a, b"):
             refuse_other_key(("a", "b"), other, silver="/lake/silver")
+
+
+def key_choice(*names: str, unique: bool = True) -> KeyChoice:
+    key = tuple(column(name, "int") for name in names)
+    return KeyChoice(key=key, split_by=key, key_to_check=not unique)
+
+
+PRIMARY = UniqueIndex("pk", ("id",), primary=True, clustered=True)
+CODE = UniqueIndex("by_code", ("code",))
+OTHER = UniqueIndex("by_serial", ("serial",))
+
+
+def test_a_key_that_no_unique_index_keeps_apart_is_refused_unless_allowed() -> None:
+    choice = key_choice("code", unique=False)
+    with pytest.raises(UnsupportedKey, match=r'allow=\("key_without_unique_index",\)'):
+        refuse_uncertain_key(choice, [PRIMARY], captured=["id", "code"], allow=(), label="orders")
+    allowed = ("key_without_unique_index",)
+    refuse_uncertain_key(choice, [PRIMARY], captured=["id", "code"], allow=allowed, label="orders")
+
+
+@pytest.mark.parametrize(
+    ("key", "indexes", "captured", "refused"),
+    [
+        (["id"], [PRIMARY, CODE], ["id", "code"], False),
+        (["id"], [PRIMARY], ["id"], False),
+        (["code"], [PRIMARY, CODE], ["id", "code"], False),
+        (["code"], [PRIMARY, CODE], ["code", "v"], True),
+        (["code"], [PRIMARY, CODE, OTHER], ["code", "serial"], False),
+        (["code"], [PRIMARY, CODE, replace(OTHER, filtered=True)], ["code", "serial"], True),
+        (["code"], [PRIMARY, CODE, replace(OTHER, disabled=True)], ["code", "serial"], True),
+        (["code"], [replace(PRIMARY, clustered=False), CODE], ["code"], True),
+        (["code"], [replace(PRIMARY, primary=False), CODE], ["code"], True),
+        (["code"], [replace(PRIMARY, primary=False), replace(CODE, primary=True)], ["code"], True),
+        (["code"], [replace(CODE, primary=True)], ["code", "v"], False),
+        (["code"], [CODE], ["code", "v"], False),
+        (["code", "id"], [UniqueIndex("both", ("id", "code")), PRIMARY], ["id", "code"], False),
+    ],
+    ids=[
+        "the clustered key",
+        "the clustered key alone",
+        "another one, the clustered key captured",
+        "another one, the clustered key not captured",
+        "a third one captured",
+        "a third one that is filtered",
+        "a third one that is disabled",
+        "a heap whose primary key is not captured",
+        "clustered by a unique index that is not captured",
+        "the primary key, clustered by an index that is not captured",
+        "a heap's primary key",
+        "a heap's only unique index",
+        "a key that holds the clustered one",
+    ],
+)
+def test_a_key_of_rows_that_bronze_cannot_tell_apart_is_refused_unless_allowed(
+    key: list[str], indexes: list[UniqueIndex], captured: list[str], refused: bool
+) -> None:
+    choice = key_choice(*key)
+    allowed = ("key_of_indistinct_rows",)
+    refuse_uncertain_key(choice, indexes, captured=captured, allow=allowed, label="orders")
+    if refused:
+        with pytest.raises(UnsupportedKey, match=r'allow=\("key_of_indistinct_rows",\)'):
+            refuse_uncertain_key(choice, indexes, captured=captured, allow=(), label="orders")
+    else:
+        refuse_uncertain_key(choice, indexes, captured=captured, allow=(), label="orders")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.transaction import RemoveAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import open_existing, open_or_create
@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.lake.evolution import add_columns
 from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver, refuse_foreign
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_added_since
+from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from tests.support.delta_rows import delta_rows
@@ -92,6 +92,24 @@ def test_a_rebuild_that_would_empty_a_filled_silver_asks_the_source_first(world:
     assert len(world.values()) == 6
     assert world.merge().rows == 0
     assert world.values() == {}
+
+
+def test_a_silver_whose_log_tells_no_row_counts_is_not_taken_for_empty(world: World) -> None:
+    """As a writer without statistics leaves it."""
+    table = DeltaTable(world.silver_at.uri)
+    (name,) = [Path(uri).name for uri in table.file_uris()]
+    size = Path(world.silver_at.uri, name).stat().st_size
+    copied = f"copy-{name}"
+    shutil.copy(Path(world.silver_at.uri, name), Path(world.silver_at.uri, copied))
+    without_statistics = AddAction(copied, size, {}, 0, False, "{}")
+    table.create_write_transaction(
+        [RemoveAction(name, False, 0), without_statistics], mode="append", schema=table.schema()
+    )
+    world.changes([], until=12)
+    assert world.merge().rows == 6
+    world.snapshot(20, [], base=20)
+    with pytest.raises(_Asked):
+        world.merge(confirm_empty=_ask)
 
 
 def test_what_leaves_rows_or_was_empty_is_not_asked_for(world: World, tmp_path: Path) -> None:
@@ -201,6 +219,48 @@ def test_rows_that_a_repair_put_in_anew_are_read_where_they_are_now(world: World
     world.check()
 
 
+def _replace(world: World, holding: str, rows: list[Row]) -> None:
+    """What a repair does: the file with this value is taken out, and other rows come."""
+    (file,) = [name for name in _files(world) if _holds(world, name, holding)]
+    world.append_table(world.table(rows), removed=[RemoveAction(file, True, 0)])
+
+
+OPEN = [change(11, 2, at(9, "new"), seq=1, batch=2), change(11, 1, at(9, "new"), seq=2, batch=2)]
+
+
+@pytest.mark.parametrize(
+    ("repaired", "left"),
+    [
+        (OPEN, None),
+        ([*OPEN, change(12, 2, at(9, "later"), batch=2)], "later"),
+        ([change(11, 2, at(8, "other"), batch=2)], None),
+        ([], None),
+    ],
+    ids=["the key is left open", "a later commit decides", "another key", "nothing"],
+)
+def test_a_key_that_rows_named_which_a_repair_took_out_is_looked_at_again(
+    world: World, repaired: list[Row], left: str | None
+) -> None:
+    world.changes([change(11, 2, at(9, "wrong"))])
+    world.merge()
+    assert world.values()[9] == "wrong"
+    _replace(world, "wrong", repaired)
+    world.merge()
+    assert world.values().get(9) == left
+    world.check()
+
+
+def test_where_a_file_that_was_taken_out_is_gone_silver_is_built_again(world: World) -> None:
+    world.changes([change(11, 2, at(9, "wrong"))])
+    world.merge()
+    _replace(world, "wrong", [change(12, 4, at(1, "new"), batch=2)])
+    DeltaTable(world.bronze_at.uri).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    merged = world.merge()
+    assert merged.rebuilt is not None
+    assert "whose rows were taken out, is gone" in merged.rebuilt
+    world.check()
+
+
 def _files(world: World) -> list[str]:
     return [Path(uri).name for uri in DeltaTable(world.bronze_at.uri).file_uris()]
 
@@ -231,7 +291,7 @@ def test_a_version_that_the_log_no_longer_holds_is_made_good_by_a_rebuild_that_s
     DeltaTable(world.bronze_at.uri).create_checkpoint()
     gone.unlink()
     with pytest.raises(LogForgotten, match="no longer holds version"):
-        files_added_since(world.bronze, world.bronze.version - 2)
+        files_since(world.bronze, world.bronze.version - 2)
     merged = world.merge()
     assert merged.rebuilt is not None
     assert "no longer holds version" in merged.rebuilt
@@ -241,11 +301,11 @@ def test_a_version_that_the_log_no_longer_holds_is_made_good_by_a_rebuild_that_s
 def test_a_file_that_brought_rows_and_is_gone_is_made_good_by_a_rebuild(world: World) -> None:
     world.changes([change(11, 4, at(1, "new"))])
     since = world.bronze.version - 1
-    (added,) = files_added_since(world.bronze, since)
+    (added,) = files_since(world.bronze, since).added
     world.optimize(world.bronze_at)
     Path(world.bronze_at.uri, added).unlink()
     for name in _files(world):
-        assert files_added_since(world.bronze, since) == (name,)
+        assert files_since(world.bronze, since).added == (name,)
 
 
 def test_a_bronze_that_was_made_anew_at_the_same_place_is_noticed(world: World) -> None:

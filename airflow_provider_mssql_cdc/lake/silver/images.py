@@ -1,0 +1,132 @@
+"""What becomes of each changed key, and the image that it has then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_mssql_cdc.lake.arrays import one, several
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, is_large
+from airflow_provider_mssql_cdc.lake.silver.change_rows import (
+    NamedKeys,
+    change_row_schema,
+    change_rows,
+    changed_files,
+)
+from airflow_provider_mssql_cdc.lake.silver.commits import decide
+from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
+from airflow_provider_mssql_cdc.lake.silver.latest import IMAGES_BYTES, POSITION, LatestRows, group_ends
+from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten
+from airflow_provider_mssql_cdc.planning.merge import ADDS, ORDER, Presence
+
+_INT32, _INT64 = pa.int32(), pa.int64()
+
+
+class KeyImages:
+    """The state of some keys by all of bronze's change rows at or above the smallest LSN that names one.
+
+    :param presence: a :class:`Presence` for each key, in the order of the keys.
+    :param are_held: whether the images are in memory; otherwise :meth:`read_again` brings them.
+    """
+
+    def __init__(
+        self, bronze: Bronze, named: NamedKeys, *, schema: pa.Schema, images_bytes: int = IMAGES_BYTES
+    ) -> None:
+        """Look at bronze.
+
+        :param schema: of the rows that go into silver.
+        :param images_bytes: up to which images are kept in memory.
+        :raises LogForgotten: a key has no such row, or was named by a row that has been taken out and has
+            only commits that leave it as it was.
+        """
+        self.keys, self._bronze, self._schema = named.keys, bronze, schema
+        self._above = named.lowest.decremented()
+        self._files = changed_files(bronze, self._above)
+        rows = self._deciding_rows(images_bytes)
+        self.presence, self._at = self._decided(rows)
+        self._refuse_unfounded(named.withdrawn)
+        self.are_held = set(schema.names) <= set(rows.column_names)
+        self._rows = rows.select(schema.names).cast(schema) if self.are_held else rows.select(ORDER)
+
+    def held(self, positions: pa.Array) -> pa.Table:
+        """The images of keys that are there, or may be, by their positions."""
+        return self._rows.take(pc.take(self._at, positions))
+
+    def read_again(self, positions: pa.Array) -> Iterator[pa.RecordBatch]:
+        """The same from bronze, in its order, one file after the other."""
+        if not len(positions):
+            return
+        wanted = KeySet(self.keys.keys.take(positions))
+        given: set[int] = set()  # a row that is in bronze twice is one
+        places = self._rows.take(pc.take(self._at, positions))
+        for rows in self._changes([*wanted.names, *self._schema.names]):
+            found = wanted.positions(rows)
+            among = pc.is_valid(found)
+            rows, found = rows.filter(among), found.filter(among)
+            there = _equal_places(rows, places.take(found))
+            rows, found = rows.filter(there), found.filter(there)
+            new = [at for at, position in enumerate(found.to_pylist()) if position not in given]
+            given.update(found.to_pylist())
+            images = rows.take(several(new, _INT64)).select(self._schema.names)
+            yield from images.cast(self._schema).to_batches()
+
+    def _changes(self, columns: Sequence[str], until: str | None = None) -> Iterator[pa.Table]:
+        return change_rows(self._bronze, self._files, columns=columns, above=self._above, until=until)
+
+    def _deciding_rows(self, images_bytes: int) -> pa.Table:
+        wanted = [*self.keys.names, *(name for name in self._schema.names if name not in self.keys.names)]
+        latest = LatestRows(change_row_schema(self._bronze, wanted), images_bytes=images_bytes)
+        for path in self._files:
+            columns = [*self.keys.names, *latest.columns]
+            for rows in change_rows(self._bronze, [path], columns=columns, above=self._above):
+                positions = self.keys.positions(rows)
+                among = pc.is_valid(positions)
+                latest.add(rows.filter(among), positions.filter(among))
+        return latest.table()
+
+    def _decided(self, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """Presence, and which of the rows is the newest add (NULL where there is none), of each key."""
+        positions = rows.column(POSITION).combine_chunks()
+        ends = group_ends([positions]) if len(positions) else positions.cast(_INT64)
+        if len(ends) < len(self.keys):
+            raise LogForgotten("change rows that came since have been taken out again")
+        before = pa.concat_arrays([one(-1, _INT64), ends.slice(0, len(ends) - 1)])
+        contested = pc.equal(pc.subtract(ends, before), one(2, _INT64)[0])
+        operations = rows.column("_operation").combine_chunks().take(ends)
+        adds = pc.is_in(operations, value_set=several(ADDS, _INT32))
+        there, gone = (one(each, _INT32)[0] for each in (Presence.THERE, Presence.GONE))
+        presence = pc.if_else(adds, there, gone)
+        if pc.any(contested).as_py():
+            found = self._contest(KeySet(self.keys.keys.filter(contested)))
+            presence = pc.replace_with_mask(presence, contested, several(found, _INT32))
+        added = pc.if_else(contested, pc.subtract(ends, one(1, _INT64)[0]), ends)
+        return presence, pc.if_else(pc.or_(adds, contested), added, one(None, _INT64)[0])
+
+    def _contest(self, keys: KeySet) -> list[Presence]:
+        compared = [
+            field.name
+            for field in self._bronze.schema
+            if not (field.name in METADATA_NAMES or field.name in keys.names or is_large(field))
+        ]
+        return decide(keys, self._changes, compared=compared)
+
+    def _refuse_unfounded(self, withdrawn: KeySet | None) -> None:
+        if withdrawn is None:
+            return
+        open_ = pc.equal(self.presence, one(Presence.AS_BEFORE, _INT32)[0])
+        if pc.any(pc.is_valid(withdrawn.positions(self.keys.keys.filter(open_)))).as_py():
+            raise LogForgotten("change rows that silver was kept by have been taken out")
+
+
+def _equal_places(rows: pa.Table, places: pa.Table) -> pa.ChunkedArray:
+    """Whether each row stands at this place in the order of changes."""
+    equal = None
+    for name in ORDER:
+        one_side, other = rows.column(name), places.column(name)
+        both_null = pc.and_(pc.is_null(one_side), pc.is_null(other))
+        alike = pc.coalesce(pc.equal(one_side, other), both_null)
+        equal = alike if equal is None else pc.and_(equal, alike)
+    return equal
