@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "contact: two spellings of one setting may not differ",
         "_fields",
-        "fields[field] != value",
+        "fields[setting] != value",
         "False",
         f"{SETTINGS}::test_an_extra_that_cannot_be_used_is_refused_by_name",
     ),
