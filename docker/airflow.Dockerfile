@@ -13,4 +13,5 @@ COPY --chown=airflow:0 airflow_provider_mssql_cdc /opt/package/airflow_provider_
 RUN mkdir -p /opt/airflow/lake && chown airflow:0 /opt/package /opt/airflow/lake
 
 USER airflow
-RUN pip install --no-cache-dir --editable '/opt/package[mssql-python]'
+# Airflow is named, or pip may put another one in its place
+RUN pip install --no-cache-dir 'apache-airflow==3.3.2' --editable '/opt/package[mssql-python]' && pip check

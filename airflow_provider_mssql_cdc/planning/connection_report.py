@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from airflow_provider_mssql_cdc.model.connection_facts import ConnectionFacts, InstanceRights
 from airflow_provider_mssql_cdc.planning.grants import grant_changes, grant_table, join_role
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import shown
 
 _MOST_SHOWN = 20
 
@@ -47,7 +47,7 @@ def _missing(facts: ConnectionFacts) -> Iterator[str]:
             f"instance of it to {facts.user}; if it has a gating role, that is missing too"
         )
     if not facts.instances and not facts.hidden:
-        user = quote_identifier(facts.user).replace("%%", "%")
+        user = shown(facts.user)
         yield f"GRANT SELECT ON <schema>.<table> TO {user};  -- for each table that is to be loaded"
         yield f"GRANT SELECT ON cdc.<capture instance>_CT TO {user};  -- by default <schema>_<table>_CT"
         yield "python -m airflow_provider_mssql_cdc.setup_sql --tables <schema>.<table> prints them in full"

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.tsql.cdc import change_table
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.identifiers import shown
 
 
 def grant_table(schema: str, table: str, user: str) -> str:
     """``GRANT SELECT ON [dbo].[orders] TO [loader]``."""
-    return f"GRANT SELECT ON {_plain(qualified(schema, table))} TO {_name(user)}"
+    return f"GRANT SELECT ON {shown(schema)}.{shown(table)} TO {shown(user)}"
 
 
 def grant_changes(capture_instance: str, user: str) -> str:
     """``GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]``."""
-    return f"GRANT SELECT ON {_plain(change_table(capture_instance))} TO {_name(user)}"
+    return f"GRANT SELECT ON {change_table(capture_instance).replace('%%', '%')} TO {shown(user)}"
 
 
 def join_role(role: str, user: str) -> str:
     """``ALTER ROLE [cdc_reader] ADD MEMBER [loader]``."""
-    return f"ALTER ROLE {_name(role)} ADD MEMBER {_name(user)}"
-
-
-def _name(name: str) -> str:
-    return _plain(quote_identifier(name))
-
-
-def _plain(quoted: str) -> str:
-    """Percent signs are doubled in statement text only."""
-    return quoted.replace("%%", "%")
+    return f"ALTER ROLE {shown(role)} ADD MEMBER {shown(user)}"

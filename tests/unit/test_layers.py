@@ -39,6 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "embedded": set(),
     "__init__": {"table", "task_groups"},
     "get_provider_info": {"__init__"},
+    "setup_sql": {"tsql"},
 }
 
 # layer → what it may take from outside the standard library

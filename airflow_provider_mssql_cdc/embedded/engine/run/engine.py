@@ -184,6 +184,10 @@ class Engine:
                 f"Cannot drop the login '{name}', because it does not exist or you do not have permission.",
             )
 
+    def logins(self) -> list[str]:
+        """Names of all logins."""
+        return [name for name, _ in self._logins.values()]
+
     def has_login(self, name: str) -> bool:
         return name.casefold() in self._logins
 

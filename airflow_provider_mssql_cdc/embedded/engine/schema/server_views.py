@@ -52,6 +52,11 @@ def _principals(session: Session) -> Iterator[tuple[Any, ...]]:
             yield p.name, p.principal_id, p.kind, kind, int(p.principal_id >= 16384), "dbo"
 
 
+def _logins(session: Session) -> Iterator[tuple[Any, ...]]:
+    for number, name in enumerate(session.engine.logins(), start=1):
+        yield name, number, "S", "SQL_LOGIN"
+
+
 def _members(session: Session) -> Iterator[tuple[Any, ...]]:
     catalog = session.catalog()
     seen = _sees_principals(session, catalog)
@@ -115,6 +120,7 @@ SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
         default_schema_name:name""",
         _principals,
     ),
+    "sys.server_principals": ("name:name principal_id:int type:char type_desc:desc", _logins),
     "sys.database_role_members": ("role_principal_id:int member_principal_id:int", _members),
     "sys.database_permissions": (
         """class:tinyint class_desc:desc major_id:int minor_id:int grantee_principal_id:int

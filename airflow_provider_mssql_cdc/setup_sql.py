@@ -1,0 +1,72 @@
+"""``python -m airflow_provider_mssql_cdc.setup_sql``: prints the T-SQL that prepares tables for a load.
+
+It enables change data capture, makes a login and grants it the least rights that a load needs. Nothing is
+connected to: read what is printed, put a password in, and let a db_owner run it (``sqlcmd``, SSMS).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+
+from airflow_provider_mssql_cdc.tsql.setup import TARGETS, Setup, setup_script
+
+_PART = re.compile(r"\[((?:[^\]]|\]\])+)\]|([^.\[\]]+)")
+_TABLE = re.compile(rf"(?:(?:{_PART.pattern})\.)?(?:{_PART.pattern})")
+
+
+def table_of(text: str) -> tuple[str, str]:
+    """``orders``, ``dbo.orders`` or ``[my schema].[a.b]`` as (schema, name).
+
+    :raises ValueError: anything else.
+    """
+    if not _TABLE.fullmatch(text):
+        raise ValueError(f"a table must be <schema>.<name>, in brackets where needed, got {text!r}")
+    parts = [match[1].replace("]]", "]") if match[1] else match[2] for match in _PART.finditer(text)]
+    return ("dbo", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_provider_mssql_cdc.setup_sql",
+        description="Print the T-SQL that enables CDC on tables, makes a login and grants the least rights.",
+    )
+    parser.add_argument(
+        "--tables", nargs="+", required=True, metavar="SCHEMA.TABLE", help="dbo.orders [my schema].[a.b]"
+    )
+    parser.add_argument("--database", required=True, help="the database that holds them")
+    parser.add_argument("--login", default="loader", help="DOMAIN\\name is a Windows login (default: loader)")
+    parser.add_argument("--role", help="a gating role for the capture instances (default: none)")
+    parser.add_argument("--target", choices=TARGETS, default="server", help="default: server")
+    parser.add_argument(
+        "--suffix",
+        default="",
+        help="ends the capture instances' names; _v2 makes the second instance after a schema change",
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the script; 2 when a name cannot be used."""
+    given = parse_arguments(arguments)
+    try:
+        setup = Setup(
+            database=given.database,
+            tables=tuple(table_of(text) for text in given.tables),
+            login=given.login,
+            role=given.role,
+            target=given.target,
+            suffix=given.suffix,
+        )
+        sys.stdout.write(setup_script(setup))
+    except ValueError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
