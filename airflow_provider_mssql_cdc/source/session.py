@@ -23,11 +23,11 @@ from airflow_provider_mssql_cdc.errors import (
     LoginFailed,
     MssqlCdcError,
     ServerBusy,
-    StatementFailed,
 )
 from airflow_provider_mssql_cdc.source.connect import choose_driver
 from airflow_provider_mssql_cdc.source.guarded import GuardedConnection, Stream
 from airflow_provider_mssql_cdc.source.reader import BATCH_ROWS, Driver
+from airflow_provider_mssql_cdc.source.session_settings import state_session
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql import catalog
 from airflow_provider_mssql_cdc.tsql import session as statements
@@ -157,20 +157,10 @@ class SourceSession:
         self._guarded.close()
 
     def _set_up(self) -> None:
-        """Settings that both drivers would leave at their own defaults."""
+        """The user's own settings first, then all that the reads rest on, and what the server made of it."""
         for text in self.settings.conn_properties:
             self.execute(Statement(text.replace("%", "%%")), doing="running conn_properties")
-        with contextlib.suppress(StatementFailed):  # errors without a number are told by their English text
-            self.execute(statements.SET_ENGLISH)
-        self.execute(statements.SET_TEXTSIZE)
-        size = self.value(statements.textsize())
-        if size not in (-1, statements.LONGEST_TEXT):
-            raise ConfigurationError(
-                f"{self.settings.label}: the server keeps TEXTSIZE at {size}, so long values would be cut; "
-                "take SET TEXTSIZE out of conn_properties, or ask who limits it"
-            )
-        seconds = self.settings.lock_timeout_seconds
-        self.execute(statements.set_lock_timeout(seconds * 1000 if seconds else -1))
+        state_session(self)
 
     def _why_no_login(self, exc: LoginFailed) -> MssqlCdcError:
         """Error 4060 is said of a database that is not there, not allowed, or not open yet: ask elsewhere."""

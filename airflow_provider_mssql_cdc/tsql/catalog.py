@@ -78,7 +78,7 @@ def table_columns(object_id: int) -> Statement:
     """
     return Statement(
         "SELECT c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,\n"
-        "       t.name AS declared_type, c.max_length, c.precision, c.scale, c.collation_name,\n"
+        "       t.name AS declared_type, c.max_length, c.[precision], c.scale, c.collation_name,\n"
         "       c.is_nullable, c.is_computed, c.is_masked, c.is_sparse, c.is_column_set, c.encryption_type\n"
         "FROM sys.columns AS c\n"
         "JOIN sys.types AS t ON t.user_type_id = c.user_type_id\n"

@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 LONGEST_TEXT = 2147483647
 """Bytes of a (max) value; drivers ask for less by default and then cut values without an error."""
 
-SET_TEXTSIZE = Statement(f"SET TEXTSIZE {LONGEST_TEXT}")
-SET_ENGLISH = Statement("SET LANGUAGE us_english")
-SET_NOCOUNT = Statement("SET NOCOUNT ON")
 SET_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
 SET_READ_COMMITTED = Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 BEGIN = Statement("BEGIN TRANSACTION")
 COMMIT = Statement("COMMIT TRANSACTION")
 ROLLBACK = Statement("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
-PING = Statement("SELECT 1 AS alive")
 
+NEEDED = (
+    "SET IMPLICIT_TRANSACTIONS OFF",
+    ROLLBACK.text,
+    SET_READ_COMMITTED.text,
+    "SET ROWCOUNT 0",
+    f"SET TEXTSIZE {LONGEST_TEXT}",
+)
+"""Without these, rows are cut, rolled back or seen too early, so a server has to take them."""
 
-def textsize() -> Statement:
-    """What the server will really send of a (max) value, in bytes, as ``textsize``."""
-    return Statement("SELECT @@TEXTSIZE AS textsize")
+STATED = (
+    # First, because under FMTONLY nothing else is carried out, and results come without their rows.
+    "SET FMTONLY OFF",
+    # LANGUAGE sets DATEFORMAT, so it comes first. Errors without a number are told by their English text.
+    "SET LANGUAGE us_english",
+    "SET DATEFORMAT mdy",
+    "SET XACT_ABORT ON",
+    "SET ANSI_NULLS ON",
+    "SET ANSI_PADDING ON",
+    "SET ANSI_WARNINGS ON",
+    "SET ARITHABORT ON",
+    "SET CONCAT_NULL_YIELDS_NULL ON",
+    "SET QUOTED_IDENTIFIER ON",
+    "SET NUMERIC_ROUNDABORT OFF",
+)
+"""What the statements mean; a server that has no such option behaves as it always does."""
+
+_OPTIONS = {
+    "IMPLICIT_TRANSACTIONS": (2, False),
+    "ANSI_WARNINGS": (8, True),
+    "ANSI_PADDING": (16, True),
+    "ANSI_NULLS": (32, True),
+    "ARITHABORT": (64, True),
+    "QUOTED_IDENTIFIER": (256, True),
+    "CONCAT_NULL_YIELDS_NULL": (4096, True),
+    "NUMERIC_ROUNDABORT": (8192, False),
+    "XACT_ABORT": (16384, True),
+}
+"""Bits of @@OPTIONS, by Microsoft's page "Server configuration: user options", and how they have to be."""
+
+READ_UNCOMMITTED = 1
+"""In ``transaction_isolation_level``, by Microsoft's page "sys.dm_exec_sessions"; 2 is READ COMMITTED."""
+
+_GLOBALS = "@@TEXTSIZE AS size_of_text, @@TRANCOUNT AS open_transactions, @@LOCK_TIMEOUT AS lock_wait_ms"
+_LEVELS = (
+    "s.transaction_isolation_level AS isolation_level, s.date_format AS date_order,\n"
+    "       s.language AS language_name"
+)
 
 
 def set_lock_timeout(milliseconds: int) -> Statement:
@@ -29,5 +72,77 @@ def set_lock_timeout(milliseconds: int) -> Statement:
     :raises ValueError: a number below -1.
     """
     if milliseconds < -1:
-        raise ValueError(f"a lock timeout is -1 or a number of milliseconds, got {milliseconds}")
+        raise ValueError(f"a lock timeout must be -1 or a number of milliseconds, got {milliseconds}")
     return Statement(f"SET LOCK_TIMEOUT {int(milliseconds)}")
+
+
+def globals_in_effect() -> Statement:
+    """What every T-SQL engine can say of its session: size_of_text, open_transactions, lock_wait_ms."""
+    return Statement(f"SELECT {_GLOBALS}")
+
+
+def options_in_effect() -> Statement:
+    """The bits of @@OPTIONS, as option_bits."""
+    return Statement("SELECT @@OPTIONS AS option_bits")
+
+
+def levels_in_effect() -> Statement:
+    """The session's own row of ``sys.dm_exec_sessions``, which every login may see: isolation_level,
+    date_order, language_name."""
+    return Statement(f"SELECT {_LEVELS}\nFROM sys.dm_exec_sessions AS s\nWHERE s.session_id = @@SPID")
+
+
+def set_up(lock_timeout_ms: int) -> Statement:
+    """All settings in one batch, then what the server has now made of them, in one row: the columns of
+    :func:`globals_in_effect`, :func:`options_in_effect` and :func:`levels_in_effect` (NULL: not shown)."""
+    settings = (*STATED, *NEEDED, set_lock_timeout(lock_timeout_ms).text)
+    stated = ";\n".join(settings)
+    return Statement(
+        f"{stated};\n"
+        f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS}\n"
+        "FROM (SELECT @@SPID AS own_id) AS o\n"
+        "LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = o.own_id"
+    )
+
+
+def needed_settings() -> Statement:
+    """The settings without which nothing may be read, in one batch."""
+    return Statement(";\n".join(NEEDED))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What a server said of its session; None where it cannot tell."""
+
+    size_of_text: int | None = None
+    open_transactions: int | None = None
+    lock_wait_ms: int | None = None
+    option_bits: int | None = None
+    isolation_level: int | None = None
+    date_order: str | None = None
+    language_name: str | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> SessionState:
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
+
+    def wrong(self) -> tuple[str, ...]:
+        """Settings that are not in effect although they were made, and without which rows go wrong."""
+        found = []
+        if self.size_of_text not in (None, -1, LONGEST_TEXT):
+            found.append(f"TEXTSIZE is {self.size_of_text}, so long values would be cut")
+        if self.open_transactions:
+            found.append(f"{self.open_transactions} transactions are open")
+        if self.isolation_level == READ_UNCOMMITTED:
+            found.append("the isolation level is READ UNCOMMITTED, so rows that never were would be read")
+        if self.option_bits is not None and self.option_bits & 2:
+            found.append("IMPLICIT_TRANSACTIONS is ON, so every read would open a transaction")
+        return tuple(found)
+
+    def other(self) -> tuple[str, ...]:
+        """Settings that are not in effect, by name, that change what a statement means at its edges."""
+        bits = self.option_bits
+        found = [] if bits is None else [n for n, (b, on) in _OPTIONS.items() if bool(bits & b) is not on]
+        if self.date_order not in (None, "mdy"):
+            found.append("DATEFORMAT")
+        return tuple(found)

@@ -77,9 +77,10 @@ def counted(statement: Statement) -> Statement:
     """The statement and, as a second result of the same batch, how many rows the server sent.
 
     ODBC Driver 18 takes a connection that closes between two rows for the end of the rows, without an
-    error; rows are complete only when this number arrives and agrees.
+    error; rows are complete only when this number arrives and agrees. A table without a key is one range, of
+    any number of rows, and @@ROWCOUNT ends at 2,147,483,647: Microsoft's page on it says ROWCOUNT_BIG then.
     """
-    return Statement(f"{statement.text};\nSELECT @@ROWCOUNT AS [__$sent]", statement.parameters)
+    return Statement(f"{statement.text};\nSELECT ROWCOUNT_BIG() AS [__$sent]", statement.parameters)
 
 
 ENDED = "__$ended"

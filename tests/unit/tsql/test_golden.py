@@ -5,16 +5,24 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable
+import pkgutil
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from types import CodeType, FrameType
 
 import pytest
 
+from airflow_provider_mssql_cdc import tsql
+from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.types import plan_columns
-from airflow_provider_mssql_cdc.tsql import catalog, cdc, keys, session, snapshot
+from airflow_provider_mssql_cdc.tsql import catalog, cdc, keys, session, snapshot, statement
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import HOSTILE, ORDERS, column
 
@@ -160,10 +168,56 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "cdc_change_rows_of_an_old_build": lambda: cdc.change_rows(
         "dbo_orders", plan_columns(ID, {}).columns, after=S, until=E, has_command_id=False
     ),
-    "session_textsize": lambda: session.SET_TEXTSIZE,
+    "database_access": lambda: catalog.database_access("it's [here]"),
+    "ends_within": lambda: keys.ends_within(ORDERS, ID[0], lower="1", upper="900"),
+    "window_commits": lambda: cdc.window_commits(Window(S, E), limit=1000, zone=cdc.ServerZone()),
+    "window_commits_by_zone": lambda: cdc.window_commits(Window(S, E), limit=1000, zone=ZONE),
+    "wall_clock": lambda: cdc.wall_clock(datetime(2024, 3, 31, 1, 15), "W. Europe Standard Time"),
+    "commits_around": lambda: cdc.commits_around(datetime(2024, 3, 31, 1, 15, 30)),
+    "first_entry_past": lambda: cdc.first_entry_past(S, datetime(2024, 3, 31, 1, 15, 30)),
+    "updateability": cdc.updateability,
+    "counted_range": lambda: statement.counted(select(ID, ("1000001",), None)),
+    "small_answer": lambda: statement.with_end(catalog.database_access("shop")),
+    "session_set_up": lambda: session.set_up(30000),
+    "session_needed_settings": session.needed_settings,
+    "session_globals_in_effect": session.globals_in_effect,
+    "session_options_in_effect": session.options_in_effect,
+    "session_levels_in_effect": session.levels_in_effect,
     "session_snapshot": lambda: session.SET_SNAPSHOT,
+    "session_read_committed": lambda: session.SET_READ_COMMITTED,
+    "session_begin": lambda: session.BEGIN,
+    "session_commit": lambda: session.COMMIT,
+    "session_rollback": lambda: session.ROLLBACK,
     "session_lock_timeout": lambda: session.set_lock_timeout(30000),
 }
+
+
+def tsql_modules() -> Iterator[object]:
+    for found in pkgutil.iter_modules(tsql.__path__):
+        yield importlib.import_module(f"{tsql.__name__}.{found.name}")
+
+
+def builders() -> dict[str, CodeType]:
+    """Every function of tsql/ that returns a statement, by its full name."""
+    found = {}
+    for module in tsql_modules():
+        for name, value in vars(module).items():
+            if not callable(value) or getattr(value, "__module__", "") != module.__name__:  # type: ignore[attr-defined]
+                continue
+            returned = typing.get_type_hints(value).get("return") if hasattr(value, "__code__") else None
+            if Statement in (returned, *typing.get_args(returned)):
+                found[f"{value.__module__}.{name}"] = value.__code__
+    return found
+
+
+def constants() -> dict[str, Statement]:
+    """Every statement of tsql/ that stands ready in its module."""
+    return {
+        f"{module.__name__}.{name}": value  # type: ignore[attr-defined]
+        for module in tsql_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Statement)
+    }
 
 
 def as_file(statement: Statement) -> str:
@@ -191,3 +245,23 @@ def test_every_marker_has_a_value_and_every_value_a_marker(name: str) -> None:
     without_escapes = statement.text.replace("%%", "")
     markers = {part.partition(")s")[0] for part in without_escapes.split("%(")[1:]}
     assert markers == set(statement.parameters)
+
+
+def test_every_builder_of_a_statement_has_a_golden_file() -> None:
+    called: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        made = [build() for build in STATEMENTS.values()]
+    finally:
+        sys.setprofile(before)
+    known = builders()
+    assert len(known) > 40
+    missing = {name for name, code in known.items() if code not in called}
+    missing |= {name for name, constant in constants().items() if constant not in made}
+    assert missing == set()

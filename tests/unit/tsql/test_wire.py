@@ -47,5 +47,5 @@ def test_a_negative_number_cannot_make_a_comment() -> None:
 
 def test_a_counted_statement_asks_for_the_rows_that_were_sent_in_the_same_batch() -> None:
     statement = counted(Statement("SELECT %(a)s", {"a": 1}))
-    assert statement.text == "SELECT %(a)s;\nSELECT @@ROWCOUNT AS [__$sent]"
+    assert statement.text == "SELECT %(a)s;\nSELECT ROWCOUNT_BIG() AS [__$sent]"
     assert statement.parameters == {"a": 1}

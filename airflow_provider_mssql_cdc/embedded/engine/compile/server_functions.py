@@ -27,6 +27,22 @@ VERSION = (
     "Developer Edition"
 )
 SERVER_NAME = "EMBEDDED"
+OPTION_BITS = {
+    "IMPLICIT_TRANSACTIONS": 2,
+    "CURSOR_CLOSE_ON_COMMIT": 4,
+    "ANSI_WARNINGS": 8,
+    "ANSI_PADDING": 16,
+    "ANSI_NULLS": 32,
+    "ARITHABORT": 64,
+    "ARITHIGNORE": 128,
+    "QUOTED_IDENTIFIER": 256,
+    "NOCOUNT": 512,
+    "ANSI_NULL_DFLT_ON": 1024,
+    "ANSI_NULL_DFLT_OFF": 2048,
+    "CONCAT_NULL_YIELDS_NULL": 4096,
+    "NUMERIC_ROUNDABORT": 8192,
+    "XACT_ABORT": 16384,
+}
 _GLOBALS: dict[str, tuple[SqlType, Callable[[Session], Any]]] = {
     "@@spid": (SqlType("smallint"), lambda s: s.session_id),
     "@@version": (types.nvarchar(300), lambda s: VERSION),
@@ -38,9 +54,9 @@ _GLOBALS: dict[str, tuple[SqlType, Callable[[Session], Any]]] = {
     "@@rowcount": (types.INT, lambda s: s.row_count),
     "@@error": (types.INT, lambda s: 0),
     "@@identity": (types.decimal(38), lambda s: _wide(s.last_identity)),
-    "@@language": (types.nvarchar(128), lambda s: "us_english"),
+    "@@language": (types.nvarchar(128), lambda s: s.language),
     "@@microsoftversion": (types.INT, lambda s: 0x10001027),
-    "@@options": (types.INT, lambda s: 5496),
+    "@@options": (types.INT, lambda s: sum(bit for name, bit in OPTION_BITS.items() if name in s.options)),
     "@@datefirst": (SqlType("tinyint"), lambda s: 7),
     "@@max_precision": (SqlType("tinyint"), lambda s: 38),
     "@@dbts": (SqlType("varbinary", 8), lambda s: s.database_file.last_rowversion),
@@ -213,6 +229,7 @@ def _collation_property(session: Session, name: str, item: str) -> Any:
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {
+    "rowcount_big": _session_value(SqlType("bigint"), lambda s: s.row_count),
     "db_id": _asked("db_id", SqlType("smallint"), _db_id, least=0, most=1),
     "db_name": _asked("db_name", types.nvarchar(128), _db_name, least=0, most=1),
     "object_id": _asked("object_id", types.INT, object_id, most=2),

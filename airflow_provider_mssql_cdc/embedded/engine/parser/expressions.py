@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import Token, syntax_error, tokenize
+from airflow_provider_mssql_cdc.embedded.engine.reserved import RESERVED
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 if TYPE_CHECKING:
@@ -14,15 +15,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-RESERVED = frozenset(
-    """ADD ALL ALTER AND ANY AS ASC AUTHORIZATION BEGIN BETWEEN BREAK BY CASE CHECK CLUSTERED COLLATE
-    COLUMN COMMIT CONSTRAINT CONTINUE CREATE CROSS CURRENT_TIMESTAMP DATABASE DECLARE DEFAULT DELETE
-    DENY DESC DISTINCT DROP ELSE END ESCAPE EXCEPT EXEC EXECUTE EXISTS FETCH FOR FOREIGN FROM FULL
-    GRANT GROUP HAVING HOLDLOCK IDENTITY IF IN INDEX INNER INSERT INTERSECT INTO IS JOIN KEY LEFT
-    LIKE MERGE NONCLUSTERED NOT NULL OF OFF ON OPTION OR ORDER OUTER OVER PERCENT PRIMARY PRINT PROC
-    PROCEDURE REFERENCES RETURN REVOKE RIGHT ROLLBACK SCHEMA SELECT SET TABLE THEN TO TOP TRAN
-    TRANSACTION TRUNCATE UNION UNIQUE UPDATE USE USER VALUES VIEW WAITFOR WHEN WHERE WHILE WITH""".split()
-)
 _COMPARISONS = {
     "=": "=",
     "<>": "<>",
@@ -34,8 +26,8 @@ _COMPARISONS = {
     "!<": ">=",
     "!>": "<=",
 }
-_CALLABLE_WORDS = frozenset({"LEFT", "RIGHT", "USER"})
-_NO_PARENTHESES = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER"})
+_CALLABLE_WORDS = frozenset({"LEFT", "RIGHT", "COALESCE", "NULLIF"})
+_NO_PARENTHESES = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
 
 
 class Cursor:
@@ -61,6 +53,8 @@ class Cursor:
         return token
 
     def error(self) -> SqlError:
+        if self.token.upper in RESERVED:
+            return SqlError(156, f"Incorrect syntax near the keyword '{self.token.text}'.", 15)
         return syntax_error(self.token.text or "end of statement")
 
     def at(self, *words: str) -> bool:
@@ -99,10 +93,11 @@ class Cursor:
         """``a.b.c``; an omitted middle part (``db..t``) is the empty string."""
         parts = [self.identifier()]
         while self.take_operator("."):
-            parts.append("" if self.at_operator(".") else self._part())
+            parts.append("" if self.at_operator(".") else self.identifier())
         return tuple(parts)
 
-    def _part(self) -> str:
+    def word(self) -> str:
+        """A word that is no name: an option, a permission, a kind of object."""
         if self.token.kind in ("name", "word"):
             return self.advance().text
         raise self.error()
@@ -127,9 +122,10 @@ class Cursor:
         return -value if negative else value
 
     def type_name(self) -> tree.TypeName:
-        name = self.name()
-        if name[-1].lower() == "national":
-            name = ("n" + self.identifier(),)
+        if self.take("NATIONAL"):
+            name: tree.Name = ("n" + self.identifier(),)
+        else:
+            name = (self.word(),) if self.at("DOUBLE") else self.name()
         if len(name) == 1 and name[0].lower() in ("double", "char", "character", "nchar"):
             if self.take("PRECISION"):
                 name = ("float",)
@@ -289,7 +285,7 @@ class ExpressionParser(Cursor):
         while self.take_operator("."):
             if self.take_operator("*"):
                 return tree.Star(tuple(parts))
-            parts.append("" if self.at_operator(".") else self._part())
+            parts.append("" if self.at_operator(".") else self.identifier())
         if self.at_operator("("):
             return self._call(tuple(parts))
         return tree.ColumnName(tuple(parts))

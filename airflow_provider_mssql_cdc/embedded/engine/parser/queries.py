@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
-from airflow_provider_mssql_cdc.embedded.engine.parser.expressions import RESERVED, ExpressionParser
+from airflow_provider_mssql_cdc.embedded.engine.parser.expressions import ExpressionParser
+from airflow_provider_mssql_cdc.embedded.engine.reserved import RESERVED
 
 _JOINS = {
     ("INNER", "JOIN"): "INNER",

@@ -168,16 +168,23 @@ class StatementParser(QueryParser):
         return self._set_option()
 
     def _set_option(self) -> tree.Statement:
-        name = self.identifier().upper()
+        name = self.word().upper()
         if name == "IDENTITY_INSERT":
             table = self.name()
             return tree.SetOption(name, (self.advance().upper, *table))
-        while self.take_operator(","):
-            self.identifier()
+        if self.at_operator(","):
+            return tree.Block(tuple(self._several_options(name)))
         if name == "STATISTICS":
-            self.identifier()
+            self.word()
         value = [self.advance().text] if not self.at_operator("-") else [str(self.integer())]
         return tree.SetOption(name, tuple(value))
+
+    def _several_options(self, name: str) -> list[tree.Statement]:
+        names = [name]
+        while self.take_operator(","):
+            names.append(self.word().upper())
+        value = (self.advance().text,)
+        return [tree.SetOption(each, value, text=f"SET {each} {value[0]}") for each in names]
 
     def _execute(self) -> tree.Execute:
         if self.at_operator("("):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded.engine.compile.server_functions import OPTION_BITS
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
@@ -90,13 +91,18 @@ def _set_option(session: Session, statement: tree.SetOption) -> None:
         session.lock_timeout_ms = int(value[0])
     elif name == "TEXTSIZE":
         session.text_size = int(value[0]) if int(value[0]) > 0 else 2147483647 if int(value[0]) else 4096
-    elif name == "NOCOUNT":
-        session.count_rows = value[0].upper() != "ON"
+    elif name == "ROWCOUNT":
+        session.row_limit = int(value[0])
+    elif name == "LANGUAGE":
+        session.language = value[0]
+        session.date_format = "mdy" if value[0].lower() == "us_english" else "dmy"
+    elif name == "DATEFORMAT":
+        session.date_format = value[0].lower()
     elif name == "IDENTITY_INSERT":
         table = session.catalog().require(tuple(value[1:]))
         session.identity_insert = table.object_id if value[0] == "ON" else None
-    elif name == "IMPLICIT_TRANSACTIONS" and value[0].upper() == "ON":
-        raise SqlError(195, "'IMPLICIT_TRANSACTIONS ON' is not known to the embedded server.", 15)
+    elif name in OPTION_BITS:
+        (session.options.add if value[0].upper() == "ON" else session.options.discard)(name)
 
 
 def _isolation(session: Session, level: str) -> None:

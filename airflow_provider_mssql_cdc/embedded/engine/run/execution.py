@@ -138,7 +138,7 @@ def batches(session: Session, link: Link, cursor: sqlite3.Cursor) -> Iterator[li
     try:
         while True:
             session.check_cancelled()
-            rows = cursor.fetchmany(size)
+            rows = cursor.fetchmany(min(size, session.row_limit - count) if session.row_limit else size)
             if not rows:
                 break
             count += len(rows)

@@ -59,10 +59,15 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
             session.begin_statement()
             for hook in session.engine.hooks.before_statement:
                 hook(session, statement.text)
+            if isinstance(statement, _OPENING) and "IMPLICIT_TRANSACTIONS" in session.options:
+                session.transactions.begin_implicitly()
             yield from _simple(session, statement)
             for hook in session.engine.hooks.after_statement:
                 hook(session, statement.text)
 
+
+_OPENING = (tree.QueryStatement, tree.Insert, tree.Update, tree.Delete)
+"""What begins a transaction under IMPLICIT_TRANSACTIONS ON; DDL does so on SQL Server, too."""
 
 _DEFINITIONS: dict[type[tree.Statement], Callable[..., None]] = {
     ddl_tree.CreateTable: definitions.create_table,

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 
 Outcome = ResultSet | RowCount | Message
+DEFAULT_OPTIONS = frozenset(
+    "ANSI_WARNINGS ANSI_PADDING ANSI_NULLS ARITHABORT QUOTED_IDENTIFIER ANSI_NULL_DFLT_ON "
+    "CONCAT_NULL_YIELDS_NULL".split()
+)
 
 
 class Session:
@@ -65,7 +69,10 @@ class Session:
         self.isolation = "READ COMMITTED"
         self.lock_timeout_ms: int = -1
         self.text_size: int = 2147483647
-        self.count_rows = True
+        self.row_limit: int = 0
+        self.options: set[str] = set(DEFAULT_OPTIONS)
+        self.language: str = "us_english"
+        self.date_format: str = "mdy"
         self.identity_insert: int | None = None
 
     def __enter__(self) -> Self:
@@ -177,6 +184,10 @@ class Session:
     def database_file(self) -> Database:
         assert self._database is not None
         return self._database
+
+    @property
+    def count_rows(self) -> bool:
+        return "NOCOUNT" not in self.options
 
     def enter(self, database: Database) -> None:
         self._database = database

@@ -185,9 +185,13 @@ class WriterLock:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._owner: object | None = None
+        self._owner: Session | None = None
 
-    def acquire(self, owner: object, timeout_ms: int, check: Callable[[], None]) -> None:
+    @property
+    def owner(self) -> Session | None:
+        return self._owner
+
+    def acquire(self, owner: Session, timeout_ms: int, check: Callable[[], None]) -> None:
         """``timeout_ms`` -1 waits for ever; ``check`` raises when the wait is cancelled. Error 1222."""
         deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
         with self._condition:
@@ -249,6 +253,11 @@ class Database:
         link.session = None
         with self._guard:
             self._free.append(link)
+
+    def dirty(self) -> Link | None:
+        """Where READ UNCOMMITTED reads while another session writes."""
+        owner = self.lock.owner
+        return None if owner is None else owner.transactions.written(self)
 
     def store(self, link: Link, catalog: Catalog) -> None:
         """Write a catalog, within the transaction that is open on the link if there is one."""

@@ -137,6 +137,10 @@ class Transactions:
     def begin(self) -> None:
         self.count += 1
 
+    def begin_implicitly(self) -> None:
+        if self.count == 0:
+            self.begin()
+
     def commit(self) -> None:
         """Error 3902."""
         if self.count == 0:
@@ -194,6 +198,8 @@ class Transactions:
             return self._writes[database].link
         if database in self._pinned:
             return self._pinned[database]
+        if self._session.isolation == "READ UNCOMMITTED" and (dirty := database.dirty()):
+            return dirty
         if database not in self._readers:
             self._readers[database] = database.take(self._session)
         return self._readers[database]
@@ -256,6 +262,11 @@ class Transactions:
 
     def writing(self, database: Database) -> bool:
         return database in self._writes
+
+    def written(self, database: Database) -> Link | None:
+        """Where rows are that are not committed yet."""
+        write = self._writes.get(database)
+        return None if write is None else write.link
 
     def close(self) -> None:
         self.abandon()

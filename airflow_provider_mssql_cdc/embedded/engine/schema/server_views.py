@@ -102,6 +102,15 @@ def _predicates(session: Session) -> Iterator[tuple[Any, ...]]:
             yield 2_000_000 + number, 1, table_id, "([predicate])", 0, "FILTER"
 
 
+_LEVELS = ("", "READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "SNAPSHOT")
+
+
+def _sessions(session: Session) -> Iterator[tuple[Any, ...]]:
+    """The own session, which is all that a login without VIEW SERVER STATE sees."""
+    level = _LEVELS.index(session.isolation)
+    yield session.session_id, session.login_name, level, session.date_format, session.language
+
+
 def _sees_policies(session: Session, catalog: Catalog) -> bool:
     """Who may read the table does not see that it is filtered."""
     return permissions.on_database(session, catalog, "VIEW DEFINITION")
@@ -114,6 +123,11 @@ SERVER_VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
         snapshot_isolation_state_desc:desc is_read_committed_snapshot_on:bit is_cdc_enabled:bit
         is_read_only:bit recovery_model:tinyint recovery_model_desc:desc""",
         _databases,
+    ),
+    "sys.dm_exec_sessions": (
+        """session_id:smallint login_name:name transaction_isolation_level:smallint date_format:name
+        language:name""",
+        _sessions,
     ),
     "sys.database_principals": (
         """name:name principal_id:int type:char type_desc:desc is_fixed_role:bit

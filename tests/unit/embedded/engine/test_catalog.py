@@ -79,7 +79,7 @@ def test_columns_show_types_and_kinds(session: Session) -> None:
         "ALL_SPARSE_COLUMNS, dt datetime2(3), rv rowversion)"
     )
     found = session.rows(
-        "SELECT c.name, t.name, c.max_length, c.precision, c.scale, c.is_nullable, "
+        "SELECT c.name, t.name, c.max_length, c.[precision], c.scale, c.is_nullable, "
         "c.is_identity, c.is_computed, "
         "c.is_sparse, c.is_column_set, c.is_masked FROM sys.columns AS c JOIN sys.types AS t "
         "ON t.user_type_id = c.user_type_id WHERE c.object_id = OBJECT_ID(N'dbo.t') ORDER BY c.column_id"

@@ -13,7 +13,7 @@ CASES = [
     ("SELECT nope FROM t", 207),
     ("SELECT x.id FROM t", 4104),
     ("SELECT id FROM t a CROSS JOIN t b", 209),
-    ("SELECT FROM t", 102),
+    ("SELECT FROM t", 156),
     ("SELECT 'abc", 105),
     ("SELECT @nope", 137),
     ("SELECT nope(1)", 195),

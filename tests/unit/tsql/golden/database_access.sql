@@ -1,0 +1,4 @@
+-- name = "it's [here]"
+SELECT d.state_desc, HAS_DBACCESS(d.name) AS has_access
+FROM sys.databases AS d
+WHERE d.name = CAST(%(name)s AS nvarchar(128))

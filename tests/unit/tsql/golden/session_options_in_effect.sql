@@ -1,0 +1,1 @@
+SELECT @@OPTIONS AS option_bits
