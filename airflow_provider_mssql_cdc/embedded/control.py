@@ -7,7 +7,8 @@ Any driver's connection as sa can call them; there is no second protocol::
     EXEC embedded.stop_capture / start_capture
     EXEC embedded.idle                              -- one row: the entry's LSN, as text
     EXEC embedded.cleanup @instance = 'dbo_orders', @up_to = '0x...', @keep_seconds = 0
-    EXEC embedded.key_updates 'images'              -- or 'pair'
+    EXEC embedded.key_updates 'images'              -- or 'pair', 'inserts first'
+    EXEC embedded.commands 'statement'              -- or 'row': what __$command_id counts
     EXEC embedded.clock @shift_seconds = 3600, @zone = 'Europe/Berlin'
     EXEC embedded.fault @action = 'drop', @pattern = 'FROM .*orders', @after_rows = 1000
     EXEC embedded.fault @action = 'fail', @pattern = '...', @number = 1205, @occurrence = 3, @times = 1
@@ -109,6 +110,11 @@ def _capture_mode(server: EmbeddedSqlServer, session: Session, given: Arguments)
 
 def _key_updates(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
     server.key_updates = given["form"]
+    return None
+
+
+def _commands(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
+    server.commands = given["per"]
     return None
 
 
@@ -236,6 +242,7 @@ _PROCEDURES: dict[str, tuple[Control, Iterable[str]]] = {
     "capture": (_capture, ("commits",)),
     "capture_mode": (_capture_mode, ("mode",)),
     "key_updates": (_key_updates, ("form",)),
+    "commands": (_commands, ("per",)),
     "stop_capture": (_stop_capture, ()),
     "start_capture": (_start_capture, ()),
     "idle": (_idle, ()),

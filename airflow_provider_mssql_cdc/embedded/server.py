@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from airflow_provider_mssql_cdc.embedded.cdc import install, lsn
 from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock
-from airflow_provider_mssql_cdc.embedded.cdc.images import KeyUpdates
+from airflow_provider_mssql_cdc.embedded.cdc.images import CommandIds, KeyUpdates
 from airflow_provider_mssql_cdc.embedded.cdc.service import CaptureMode
 from airflow_provider_mssql_cdc.embedded.connection import airflow_connection
 from airflow_provider_mssql_cdc.embedded.control import register_control
@@ -246,14 +246,25 @@ class EmbeddedSqlServer:
 
     @property
     def key_updates(self) -> KeyUpdates:
-        """How one row's key update is captured: "pair" (1, 2) or "images" (3, 4)."""
+        """How updates of the clustering key are captured: "pair", "images" or "inserts first"."""
         return self.cdc.key_updates
 
     @key_updates.setter
     def key_updates(self, form: KeyUpdates) -> None:
-        if form not in ("pair", "images"):
-            raise ValueError(f"key_updates is 'pair' or 'images', not {form!r}")
+        if form not in get_args(KeyUpdates):
+            raise ValueError(f"key_updates must be one of {get_args(KeyUpdates)}, got {form!r}")
         self.cdc.key_updates = form
+
+    @property
+    def commands(self) -> CommandIds:
+        """Whether ``__$command_id`` counts each "row" or each "statement" of a commit."""
+        return self.cdc.commands
+
+    @commands.setter
+    def commands(self, per: CommandIds) -> None:
+        if per not in get_args(CommandIds):
+            raise ValueError(f"commands must be one of {get_args(CommandIds)}, got {per!r}")
+        self.cdc.commands = per
 
     def capture(self, *, commits: int | None = None, database: str | None = None) -> int:
         """Capture what is committed and waits, or its oldest ``commits``; returns how many commits."""

@@ -123,7 +123,8 @@ def test_bronze_alone_rebuilds_the_source_whatever_happened_on_the_way(
     with EmbeddedSqlServer(database="rounds", time_zone=rng.choice(["UTC", "Europe/Berlin"])) as server:
         server.clock.freeze(AUTUMN_NIGHT if seed % 2 else AUTUMN_NIGHT + timedelta(days=3))
         server.capture_mode = "manual"
-        server.key_updates = rng.choice(["pair", "images"])
+        server.key_updates = rng.choice(["pair", "images", "inserts first"])
+        server.commands = rng.choice(["row", "statement"])
         world = ChangesWorld(server, tmp_path, driver=driver)
         monkeypatch.setenv("AIRFLOW_CONN_ERP", world.connection)
         world.insert(*rng.sample(list(KEYS), 20))

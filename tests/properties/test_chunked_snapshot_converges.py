@@ -134,7 +134,8 @@ def one_round(
 ) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(plan_chunks, "STORE_BOUNDS", rng.choice([1, 2, 1000]))
-    server.key_updates = rng.choice(["pair", "images"])
+    server.key_updates = rng.choice(["pair", "images", "inserts first"])
+    server.commands = rng.choice(["row", "statement"])
     server.capture_mode = "manual"
     server.execute(
         f"CREATE TABLE dbo.{name} ({rng.choice(list(KEYS.values()))}, "

@@ -302,7 +302,8 @@ def test_past_the_horizon_silver_is_the_source(tmp_path: Path, seed: int) -> Non
     with EmbeddedSqlServer(database="rounds") as server:
         server.clock.freeze(BEGAN)
         server.capture_mode = "manual"
-        server.key_updates = rng.choice(["pair", "images"])
+        server.key_updates = rng.choice(["pair", "images", "inserts first"])
+        server.commands = rng.choice(["row", "statement"])
         round_ = Round(server, tmp_path, rng)
         round_.source.fill()
         server.enable_cdc("dbo.orders")

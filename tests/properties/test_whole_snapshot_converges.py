@@ -108,7 +108,8 @@ def test_past_the_horizon_the_rebuilt_table_is_the_source(
 ) -> None:
     rng = random.Random(f"{seed} {driver}")
     name = f"t{seed}_{driver.replace('-', '_')}"
-    server.key_updates = rng.choice(["pair", "images"])
+    server.key_updates = rng.choice(["pair", "images", "inserts first"])
+    server.commands = rng.choice(["row", "statement"])
     server.capture_mode = "manual"
     server.execute(
         f"CREATE TABLE dbo.{name} (id bigint NOT NULL PRIMARY KEY, name nvarchar(300) NULL, "

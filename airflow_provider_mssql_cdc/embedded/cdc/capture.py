@@ -8,13 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.cdc import tracking
-from airflow_provider_mssql_cdc.embedded.cdc.images import KeyUpdates, RowChange, change_rows
-from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, CdcState, state_of
+from airflow_provider_mssql_cdc.embedded.cdc.images import CommandIds, KeyUpdates, RowChange, change_rows
+from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, CdcState, Clustering, state_of
 from airflow_provider_mssql_cdc.embedded.cdc.lsn import LogPosition
 from airflow_provider_mssql_cdc.embedded.cdc.tracking import staged_ids
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
 
 IDLE_TRANSACTION = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How the capture writes what the log leaves open."""
+
+    key_updates: KeyUpdates = "pair"
+    commands: CommandIds = "row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ def pending(connection: sqlite3.Connection, commits: int | None = None) -> list[
 
 
 def capture_commit(
-    connection: sqlite3.Connection, catalog: Catalog, commit: list[Pending], *, key_updates: KeyUpdates
+    connection: sqlite3.Connection, catalog: Catalog, commit: list[Pending], *, written: Written
 ) -> None:
     """Write one commit's change rows and its entry in lsn_time_mapping, and take it off the queue."""
     log = LogPosition.at(commit[0].begin_lsn)
@@ -87,9 +95,7 @@ def capture_commit(
         # Each instance reads the same log records: a row change has one seqval, whoever captures it.
         for instance in state_of(catalog).of_table(change.object_id):
             if instance.birth_lsn <= change.start_lsn:
-                _capture(
-                    connection, catalog, instance, change=change, log=replace(log), key_updates=key_updates
-                )
+                _capture(connection, catalog, instance, change=change, log=replace(log), written=written)
         log.skip(2 * (change.last - change.first))
         connection.execute(
             f"DELETE FROM {tracking.stage_name(change.object_id)} WHERE row <= ?", (change.last,)
@@ -107,15 +113,17 @@ def _capture(
     *,
     change: Pending,
     log: LogPosition,
-    key_updates: KeyUpdates,
+    written: Written,
 ) -> None:
     column_ids = staged_ids(connection, change.object_id)
+    clustering = Clustering.of(catalog.by_id(change.object_id))
     rows = change_rows(
         _changes(connection, change, column_ids, log=log),
-        instance.shape(column_ids),
+        instance.shape(column_ids, clustering),
         start_lsn=change.start_lsn,
-        key_updates=key_updates,
-        moving=_moving(connection, change, instance, column_ids=column_ids),
+        key_updates=written.key_updates,
+        commands=written.commands,
+        moving=_moving(connection, change, clustering, column_ids=column_ids),
     )
     target = catalog.require(("cdc", instance.change_table))
     width = len(target.columns)
@@ -126,11 +134,9 @@ def _capture(
 
 
 def _moving(
-    connection: sqlite3.Connection, change: Pending, instance: CaptureInstance, *, column_ids: list[int]
+    connection: sqlite3.Connection, change: Pending, clustering: Clustering, *, column_ids: list[int]
 ) -> set[int]:
-    key = [i for i in instance.key_column_ids if i in column_ids]
-    if not key:
-        return set()
+    key = [i for i in clustering.column_ids if i in column_ids]
     query = tracking.select_moving(change.object_id, key)
     return {row[0] for row in connection.execute(query, (change.first, change.last))}
 

@@ -1,9 +1,12 @@
 """From row changes as they happened to the rows of a change table, as SQL Server writes them. Pure.
 
 Sources of the rules: the documentation of ``cdc.<capture_instance>_CT`` (large objects, computed columns,
-the update mask) and, for key updates, what the log holds: one row updated alone is a delete and an
-insert; many rows in one statement are split into deletes and inserts, sorted, and a delete and an insert
-of one key collapse into an update (so a swap of two keys is two updates).
+the update mask) and, for key updates, what the log holds of the table's own rows. An update of the key that
+clusters the table moves rows: one row alone is a delete and an insert (learn.microsoft.com, "UPDATE
+statements may be replicated as DELETE/INSERT pairs", KB 238254); many rows in one statement are split into
+deletes and inserts, sorted, and a delete and an insert of one key collapse into an update (so a swap of two
+keys is two updates). Under any other unique key each row is updated in place, in the table's own order: only
+that index is maintained by split, sort and collapse (Craig Freedman, "Maintaining Unique Indexes").
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from typing import Any, Literal, NamedTuple
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
-KeyUpdates = Literal["pair", "images"]
+KeyUpdates = Literal["pair", "images", "inserts first"]
+"""How rows that move are written; "inserts first" as old builds did (KB 3030352, KB 4135113)."""
+CommandIds = Literal["row", "statement"]
 Values = tuple[Any, ...]
 Unit = tuple[tuple[int, bytes, Values], ...]
 """Rows (operation, mask, values) that share one command id and one seqval."""
@@ -48,12 +53,14 @@ class Shape:
 
     :param positions: for each captured column its place in the row, None when it no longer exists.
     :param storages: for each captured column how its type behaves.
-    :param key: the places of the instance's unique index in the row; empty when it has none.
+    :param key: the places in the row of the key that the table is clustered by; empty for a heap.
+    :param unique: whether that key is unique; rows of one that is not never collapse.
     """
 
     positions: tuple[int | None, ...]
     storages: tuple[Storage, ...]
     key: tuple[int, ...] = ()
+    unique: bool = True
     whole: bool = field(init=False, default=False)
     """Whether a row is its own image: every column of it is captured, in its order."""
 
@@ -73,7 +80,7 @@ class Shape:
         )
 
     def identity(self, row: Values) -> Values:
-        """The row's key under the unique index, byte for byte."""
+        """The row's key under the clustering index, byte for byte."""
         return tuple(row[at] for at in self.key)
 
 
@@ -89,24 +96,27 @@ def change_rows(
     *,
     start_lsn: bytes,
     key_updates: KeyUpdates = "pair",
+    commands: CommandIds = "row",
     moving: Container[int] | None = None,
 ) -> Iterator[Values]:
     """The rows of the change table for one commit, in the order in which SQL Server writes them.
 
     Each is ``(start_lsn, end_lsn, seqval, operation, update_mask, *captured columns, command_id)``.
 
+    :param commands: whether each row of a statement has a command id of its own or all share the statement's.
     :param moving: the statements that may have moved keys, when that is known; the changes of all others
         are passed on one by one, whatever their number.
     """
     full = update_mask(range(len(shape.positions)), len(shape.positions))
     command = 0
     for statement, group in groupby(changes, key=lambda change: change.statement):
-        if shape.key and (moving is None or statement in moving):
+        if moving is None or statement in moving:
             units = _statement(list(group), shape, full=full, key_updates=key_updates)
         else:
             units = _plain_units(group, shape, full)
+        command += commands == "statement"
         for seqval, rows in units:
-            command += 1
+            command += commands == "row"
             for operation, mask, values in rows:
                 yield (start_lsn, None, seqval, operation, mask, *values, command)
 
@@ -114,24 +124,39 @@ def change_rows(
 def _statement(
     changes: list[RowChange], shape: Shape, *, full: bytes, key_updates: KeyUpdates
 ) -> Iterator[tuple[bytes, Unit]]:
-    moved = [c for c in changes if c.operation != AFTER or shape.identity(c.old) != shape.identity(c.new)]
-    if len(changes) == 1 and changes[0].operation == AFTER and moved and key_updates == "pair":
+    changes = _updates(changes)
+    moved = [c for c in changes if c.operation == AFTER and shape.identity(c.old) != shape.identity(c.new)]
+    if moved and len(changes) == 1 and key_updates == "pair":
         yield changes[0].first, _pair(changes[0], shape, full)
-    elif _collide(moved, shape) or (key_updates == "pair" and _moves(moved)):
+    elif moved and (key_updates != "images" or _collide(moved, shape)):
         records = sorted(lsn for change in changes for lsn in (change.first, change.second))
-        yield from zip(records, _split(changes, moved, shape=shape, full=full), strict=False)
+        units = _split(changes, moved, shape=shape, full=full)
+        if key_updates == "inserts first":
+            units.sort(key=lambda unit: unit[0][0], reverse=True)
+        yield from zip(records, units, strict=False)
     else:
         yield from _plain_units(changes, shape, full)
 
 
-def _moves(changes: list[RowChange]) -> bool:
-    return any(change.operation == AFTER for change in changes)
+def _updates(changes: list[RowChange]) -> list[RowChange]:
+    """The statement's updates, those put together that ``engine.moved_keys`` ran as deletes and inserts.
+
+    It deletes the rows in the table's order and inserts them in the same one.
+    """
+    gone = [change for change in changes if change.operation == DELETE]
+    come = [change for change in changes if change.operation == INSERT]
+    if not gone or not come:
+        return changes
+    return [
+        RowChange(old.statement, AFTER, old.old, new.new, old.first, old.second)
+        for old, new in zip(gone, come, strict=True)
+    ]
 
 
 def _collide(moved: list[RowChange], shape: Shape) -> bool:
     """Whether one row takes the key that another one gives up."""
-    gone = {shape.identity(change.old) for change in moved if change.operation != INSERT}
-    return any(change.operation != DELETE and shape.identity(change.new) in gone for change in moved)
+    gone = {shape.identity(change.old) for change in moved}
+    return shape.unique and any(shape.identity(change.new) in gone for change in moved)
 
 
 def _plain_units(changes: Iterable[RowChange], shape: Shape, full: bytes) -> Iterator[tuple[bytes, Unit]]:
@@ -183,20 +208,14 @@ def _without(
     )
 
 
-def _split(changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes) -> Iterator[Unit]:
+def _split(changes: list[RowChange], moved: list[RowChange], *, shape: Shape, full: bytes) -> list[Unit]:
     """A statement of many rows that moved keys: deletes, then collapsed and plain updates, then inserts."""
-    gone = {shape.identity(change.old): change.old for change in moved if change.operation != INSERT}
-    come = {shape.identity(change.new): change.new for change in moved if change.operation != DELETE}
-    for identity, row in gone.items():
-        if identity not in come:
-            yield _delete(row, shape, full)
-    for identity, row in gone.items():
-        if identity in come and (unit := _update(row, come[identity], shape)):
-            yield unit
+    apart = [() if shape.unique else (number,) for number in range(len(moved))]
+    gone = {(*shape.identity(c.old), *mark): c.old for c, mark in zip(moved, apart, strict=True)}
+    come = {(*shape.identity(c.new), *mark): c.new for c, mark in zip(moved, apart, strict=True)}
     still = {id(change) for change in moved}
-    for change in changes:
-        if id(change) not in still and (unit := _plain(change, shape, full)):
-            yield unit
-    for identity, row in come.items():
-        if identity not in gone:
-            yield _insert(row, shape, full)
+    deletes = [_delete(row, shape, full) for identity, row in gone.items() if identity not in come]
+    updates = [_update(row, come[identity], shape) for identity, row in gone.items() if identity in come]
+    updates += [_plain(change, shape, full) for change in changes if id(change) not in still]
+    inserts = [_insert(row, shape, full) for identity, row in come.items() if identity not in gone]
+    return [*deletes, *(unit for unit in updates if unit), *inserts]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from airflow_provider_mssql_cdc.embedded.cdc.images import Shape, Storage
-from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
+from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Table
 from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
 
 EXTRA = "cdc"
@@ -64,13 +64,14 @@ class CaptureInstance:
         """The change table's name in schema cdc."""
         return f"{self.name}_CT"
 
-    def shape(self, column_ids: list[int]) -> Shape:
+    def shape(self, column_ids: list[int], clustering: Clustering) -> Shape:
         """What it captures of rows whose values are those of ``column_ids``, in that order."""
         place = {column_id: at for at, column_id in enumerate(column_ids)}
         return Shape(
             tuple(None if column.computed else place.get(column.column_id) for column in self.columns),
             tuple(column.storage for column in self.columns),
-            tuple(place[i] for i in self.key_column_ids if i in place),
+            tuple(place[i] for i in clustering.column_ids if i in place),
+            clustering.unique,
         )
 
     def with_type(self, column_id: int, new: SqlType) -> CaptureInstance:
@@ -79,6 +80,23 @@ class CaptureInstance:
             replace(column, type=new) if column.column_id == column_id else column for column in self.columns
         )
         return replace(self, columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """The key that a table's rows are kept by: updates of it move rows. Without columns for a heap."""
+
+    column_ids: tuple[int, ...] = ()
+    unique: bool = True
+
+    @classmethod
+    def of(cls, table: Table | None) -> Clustering:
+        """The table's clustered index."""
+        index = table and next((index for index in table.indexes if index.clustered), None)
+        if not table or not index:
+            return cls()
+        ids = {column.name: column.column_id for column in table.columns}
+        return cls(tuple(ids[name] for name, _ in index.columns), index.unique)
 
 
 @dataclass(frozen=True, slots=True)

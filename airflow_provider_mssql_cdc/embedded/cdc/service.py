@@ -10,6 +10,7 @@ from airflow_provider_mssql_cdc.embedded.cdc import functions, tracking
 from airflow_provider_mssql_cdc.embedded.cdc import lsn as lsns
 from airflow_provider_mssql_cdc.embedded.cdc.capture import (
     IDLE_TRANSACTION,
+    Written,
     capture_commit,
     pending,
     queue_commit,
@@ -17,7 +18,7 @@ from airflow_provider_mssql_cdc.embedded.cdc.capture import (
 )
 from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock, to_ticks
 from airflow_provider_mssql_cdc.embedded.cdc.errors import cdc_error
-from airflow_provider_mssql_cdc.embedded.cdc.images import KeyUpdates
+from airflow_provider_mssql_cdc.embedded.cdc.images import CommandIds, KeyUpdates
 from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, find_instance, state_of
 from airflow_provider_mssql_cdc.embedded.cdc.lsn import LogPosition
 from airflow_provider_mssql_cdc.embedded.engine import Engine
@@ -32,9 +33,10 @@ class ChangeDataCapture:
 
     ``capture_mode`` "auto" captures each commit together with it; "manual" only when ``capture`` is
     called, so that max_lsn lags behind the rows. ``running`` False is a stopped capture job: nothing is
-    captured, whatever is called. ``key_updates`` says how one row's key update is written: "pair" (1, 2)
-    or "images" (3, 4). ``command_ids`` False makes new change tables without ``__$command_id``, as old
-    builds do.
+    captured, whatever is called. ``key_updates`` says how an update of the clustering key is written: "pair"
+    (1, 2), "images" (3, 4; trace flag 8207) or "inserts first" (2, then 1, as old builds did). ``commands``
+    gives each row a command id of its own ("row"), or one to all rows of a statement ("statement").
+    ``command_ids`` False makes new change tables without ``__$command_id``, as old builds do.
     """
 
     def __init__(self, engine: Engine, clock: ServerClock) -> None:
@@ -42,6 +44,7 @@ class ChangeDataCapture:
         self.capture_mode: CaptureMode = "auto"
         self.running = True
         self.key_updates: KeyUpdates = "pair"
+        self.commands: CommandIds = "row"
         self.command_ids = True
         self.retention = timedelta(minutes=4320)
         self._logs: dict[str, LogPosition] = {}
@@ -144,7 +147,8 @@ class ChangeDataCapture:
             return 0
         queue = pending(write.connection, commits)
         for commit in queue:
-            capture_commit(write.connection, catalog, commit, key_updates=self.key_updates)
+            written = Written(self.key_updates, self.commands)
+            capture_commit(write.connection, catalog, commit, written=written)
         return len(queue)
 
     def _low_by_time(self, write: WriteTransaction, keep: timedelta) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance
+from airflow_provider_mssql_cdc.embedded.cdc.instances import CaptureInstance, Clustering
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Table
 
 PENDING = "__cdc_pending"
@@ -83,10 +83,10 @@ def select_changes(object_id: int, column_ids: Sequence[int]) -> str:
 def select_moving(object_id: int, key_ids: Sequence[int]) -> str:
     """The statements among the rows after ``?1`` up to ``?2`` that may have moved keys.
 
-    They updated a key column (byte for byte), or both deleted and inserted, as a split update does.
+    They updated a column of the key (byte for byte), or both deleted and inserted, as a split update does.
     """
     stage, within = stage_name(object_id), "row > ?1 AND row <= ?2"
-    moved = " OR ".join(f"o{i} IS NOT n{i}" for i in key_ids)
+    moved = " OR ".join(f"o{i} IS NOT n{i}" for i in key_ids) or "0"
     return (
         f"SELECT statement FROM {stage} WHERE {within} AND operation = 4 AND ({moved}) UNION "
         f"SELECT statement FROM {stage} WHERE {within} AND operation < 4 "
@@ -103,7 +103,7 @@ def staged_ids(connection: sqlite3.Connection, object_id: int) -> list[int]:
 def arm(connection: sqlite3.Connection, table: Table, instances: tuple[CaptureInstance, ...]) -> None:
     """Let the table write what these instances capture into its stage; safe to repeat after ALTER TABLE."""
     wanted = {column.column_id for instance in instances for column in instance.columns}
-    wanted.update(i for instance in instances for i in instance.key_column_ids)
+    wanted.update(Clustering.of(table).column_ids)
     columns = [(c.column_id, c.storage) for c in table.stored_columns if c.column_id in wanted]
     _fit_stage(connection, table.object_id, [column_id for column_id, _ in columns])
     disarm(connection, table.object_id)

@@ -64,7 +64,7 @@ facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=rang
     ),
     Mutant(
         "P5 a before-image takes its key away",
-        "_apply",
+        "_after",
         "row['_operation'] in (1, 3)",
         "row['_operation'] == 1",
         f"{ORDER}::test_rows_that_change_while_they_are_read_end_as_the_source_has_them",

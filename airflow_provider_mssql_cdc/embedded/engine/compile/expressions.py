@@ -9,7 +9,7 @@ from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, 
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import literal, syntax_error
-from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
+from airflow_provider_mssql_cdc.embedded.engine.values import conversions, moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import collation
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
@@ -143,15 +143,30 @@ def _unary(compiler: Compiler, node: tree.Unary, scope: Scope | None) -> Typed:
     if node.operator == "-" and isinstance(node.operand, tree.Literal) and node.operand.kind == "integer":
         number = _integer(node.operand.text)
         if number.type == types.INT or (number.type and not types.is_wide(number.type)):
-            return replace(number, sql=f"-{number.sql}")
+            return replace(number, sql=f"(-{number.sql})")
     operand = value(compiler, node.operand, scope)
     if node.operator == "+":
         return operand
     if node.operator == "~":
         return Typed(f"(~{operand.sql})", operand.type, operand.nullable, operand.constant)
+    if types.family(operand.known) == "decimal":
+        return _negated(compiler, operand)
     zero = Typed("0", types.INT, False, True, digits=1)
     negated = operators.binary(compiler, "-", zero, operand)
     return replace(negated, type=operand.type) if types.family(operand.known) == "integer" else negated
+
+
+def _negated(compiler: Compiler, operand: Typed) -> Typed:
+    """A decimal or money with the other sign; a sign is no digit, so the type stays what it is."""
+    if not types.is_wide(operand.known):
+        return replace(operand, sql=f"(-{operand.sql})")
+    negate = compiler.function(("negate", "wide"), _negate_wide, operand.sql)
+    return replace(operand, sql=negate)
+
+
+def _negate_wide(stored: bytes | None) -> bytes | None:
+    bias = 2 * conversions.WIDE_BIAS
+    return None if stored is None else (bias - int.from_bytes(stored, "big")).to_bytes(16, "big")
 
 
 def _binary(compiler: Compiler, node: tree.Binary, scope: Scope | None) -> Typed:

@@ -39,9 +39,10 @@ def compile_rows(compiler: Compiler, node: tree.Update, table: Table) -> Compile
         )
         shown.append(stamp if column.type.name == "timestamp" else changed)
     joined = " AND ".join(f"target.{k} = source.k{i}" for i, k in enumerate(dml.keys(table)))
+    order = ", ".join(f"target.{k}" for k in dml.keys(table))
     sql = (
         f"SELECT {', '.join(shown)} FROM (SELECT {', '.join(keys + values)}{from_sql}{tail}) AS source "
-        f"JOIN {quote(table.storage)} AS target ON {joined}"
+        f"JOIN {quote(table.storage)} AS target ON {joined} ORDER BY {order}"
     )
     return Compiled(sql, compiler.needs, (), (str(table.object_id),))
 

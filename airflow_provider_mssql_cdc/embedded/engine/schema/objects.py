@@ -55,7 +55,10 @@ class Index:
 
 @dataclass(slots=True)
 class Table:
-    """``created``: UTC, units of datetime. ``system``: made by the engine or CDC (is_ms_shipped)."""
+    """``created``: UTC, units of datetime. ``system``: made by the engine or CDC (is_ms_shipped).
+
+    ``last_column_id``: the highest one ever given.
+    """
 
     object_id: int
     schema: str
@@ -67,6 +70,7 @@ class Table:
     tracked_by_cdc: bool = False
     system: bool = False
     clustered: bool = False
+    last_column_id: int = 0
 
     @property
     def full_name(self) -> str:

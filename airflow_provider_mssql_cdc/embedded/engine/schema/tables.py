@@ -163,8 +163,9 @@ def settle(table: Table) -> None:
     """Ids and storage names for columns and indexes that have none yet."""
     taken = {c.storage.lower() for c in table.columns if c.storage}
     for column in table.columns:
-        if not column.column_id:
-            column.column_id = max(c.column_id for c in table.columns) + 1
+        if not column.column_id:  # that of a dropped column is not given again
+            table.last_column_id = max(table.last_column_id, *(c.column_id for c in table.columns)) + 1
+            column.column_id = table.last_column_id
             column.storage = column_storage(column.name, taken, column.column_id)
     own = next((i for i in table.indexes if i.clustered and i.unique and i.filter is None), None)
     columns = {c.name: c for c in table.columns}

@@ -248,3 +248,54 @@ def test_at_time_zone_follows_the_clock_changes(session: Session, local: str, sh
     instant = f"CAST('{shown}' AS datetimeoffset(0)) AT TIME ZONE 'UTC'"
     back = f"SELECT CAST({instant} AT TIME ZONE {zone} AS varchar(40))"
     assert session.rows(back) == [(shown,)]
+
+
+NUMBERS = [
+    *(("tinyint", end) for end in ("0", "255")),
+    *(("smallint", end) for end in ("-32768", "32767")),
+    *(("int", end) for end in ("-2147483648", "2147483647")),
+    *(("bigint", end) for end in ("-9223372036854775808", "9223372036854775807")),
+    *(("smallmoney", end) for end in ("-214748.3648", "214748.3647")),
+    *(("money", end) for end in ("-922337203685477.5808", "922337203685477.5807")),
+    *(
+        (f"decimal({p},{s})", sign + ("9" * (p - s) or "0") + ("." + "9" * s if s else ""))
+        for p, s in (
+            (1, 0),
+            (9, 2),
+            (18, 0),
+            (18, 18),
+            (19, 0),
+            (19, 9),
+            (38, 0),
+            (38, 1),
+            (38, 9),
+            (38, 37),
+            (38, 38),
+        )
+        for sign in ("", "-")
+    ),
+]
+
+
+@pytest.mark.parametrize(("declared", "text"), NUMBERS)
+def test_a_literal_at_either_end_of_a_type_fits_it_with_its_sign(
+    session: Session, declared: str, text: str
+) -> None:
+    """A sign is no digit."""
+    value, plus = Decimal(text), text if text.startswith("-") else f"+{text}"
+    session.run(f"CREATE TABLE t (v {declared})")
+    session.run(f"INSERT INTO t VALUES ({text}), ({plus}), (-(-({text})))")
+    session.run("INSERT INTO t VALUES (@p1)", int(value) if value == int(value) else value)
+    session.run(f"INSERT INTO t SELECT CAST({text} AS {declared}) WHERE {text} = {plus}")
+    assert session.rows(f"SELECT DISTINCT v FROM t WHERE v = {text} AND v <= {plus} AND v IN ({text})") == [
+        (value,)
+    ]
+    assert session.rows("SELECT COUNT(*) FROM t") == [(5,)]
+
+
+@pytest.mark.parametrize("text", ["100000000000000000000000000000.0", "-100000000000000000000000000000.0"])
+def test_one_more_digit_is_too_many_with_or_without_a_sign(
+    session: Session, error_of: Any, text: str
+) -> None:
+    session.run("CREATE TABLE t (v decimal(38,9))")
+    assert error_of(session, f"INSERT INTO t VALUES ({text})") == 8115
