@@ -96,7 +96,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": _INTEGRATION,
-                "external-doc-url": "https://learn.microsoft.com/sql/relational-databases/track-changes/",
+                "external-doc-url": "https://github.com/airflow-provider-mssql-cdc/airflow-provider-mssql-cdc/tree/main/docs",
                 "tags": ["software"],
             }
         ],

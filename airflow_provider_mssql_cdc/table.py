@@ -25,7 +25,7 @@ class MssqlCdcTable:
 
     The value is frozen; its text fields are templated, per run, into a new value.
 
-    :param mssql_conn_id: an Airflow connection of type ``mssql``. (templated)
+    :param mssql_conn_id: an Airflow connection of type ``mssql_cdc``. (templated)
     :param capture_instance: CDC capture instance, for instance ``dbo_orders``. (templated)
     :param bronze: path or URI of the Delta table that receives rows and changes. (templated)
     :param facts: path or URI of the Delta table that receives one row per event. (templated)

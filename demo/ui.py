@@ -34,6 +34,7 @@ def environment(server: EmbeddedSqlServer, port: int) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags_examples"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{WORK}/airflow/airflow.db?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",

@@ -1,1 +1,1 @@
-"""The hook: an Airflow connection of type ``mssql``, and sessions over it."""
+"""The hook: an Airflow connection of type ``mssql_cdc``, and sessions over it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def blocks(text: str, language: str) -> list[str]:
 def test_links_between_the_documents_lead_somewhere(path: Path) -> None:
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text())
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_readme_links_to_files_by_addresses_that_lead_there_from_anywhere() -> None:
+    """Relative links are dead on the package index, which shows the README alone."""
+    text = (ROOT / "README.md").read_text()
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert re.findall(r"\]\((?!https://|#)[^)]*\)", text) == []
+    ours = re.findall(rf"\]\({re.escape(urls['Repository'])}/blob/main/([^)#]+)", text)
+    assert ours
+    assert [target for target in ours if not (ROOT / target).exists()] == []
+    assert all(url.startswith(urls["Repository"]) for url in urls.values())
 
 
 @every_document

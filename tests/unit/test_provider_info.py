@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -54,6 +55,11 @@ def test_every_integration_that_it_uses_is_described() -> None:
     described = {entry["integration-name"] for entry in INFO["integrations"]}
     used = {entry["integration-name"] for kind in KINDS for entry in INFO[kind]}
     assert used == described
+
+
+def test_the_documentation_link_leads_to_this_packages_documents() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {entry["external-doc-url"] for entry in INFO["integrations"]} == {project["urls"]["Documentation"]}
 
 
 def test_no_module_is_named_twice() -> None:

@@ -58,4 +58,18 @@ MUTANTS = (
         "likely_table=None",
         "tests/unit/source/test_catalog.py::test_a_login_that_sees_nothing_is_told_what_it_needs",
     ),
+    Mutant(
+        "contact: a name in the set-up script does not end its literal",
+        "_literal",
+        """"N'" + text.replace("'", "''") + "'\"""",
+        """"N'" + text + "'\"""",
+        "tests/unit/tsql/test_setup.py::test_no_name_leaves_its_quotes",
+    ),
+    Mutant(
+        "contact: a login that may not see what CDC tracks is told so by the connection's test",
+        "connection_facts",
+        "hidden=tuple(_hidden(session, found))",
+        "hidden=()",
+        f"{TYPE}::test_the_test_names_every_grant_that_is_missing",
+    ),
 )
