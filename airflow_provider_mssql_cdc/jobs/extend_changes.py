@@ -26,8 +26,8 @@ from airflow_provider_mssql_cdc.jobs.changes_run import (
 from airflow_provider_mssql_cdc.jobs.guards import refuse_foreign_position, refuse_gap
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
-from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window, discard
-from airflow_provider_mssql_cdc.lake.cleanup import file_prefix, remove_dead_files
+from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
+from airflow_provider_mssql_cdc.lake.cleanup import discard, file_prefix, remove_dead_files
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import change_metadata

@@ -17,9 +17,9 @@ from airflow_provider_mssql_cdc.lake.changes import (
     ChangeStamp,
     WindowCommits,
     change_schema,
-    discard,
     stage_changes,
 )
+from airflow_provider_mssql_cdc.lake.cleanup import discard
 from airflow_provider_mssql_cdc.lake.evolution import add_columns, column_drift
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import Window

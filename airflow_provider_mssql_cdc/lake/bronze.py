@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -21,16 +19,15 @@ from airflow_provider_mssql_cdc.errors import (
 )
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
 from airflow_provider_mssql_cdc.lake.log import (
-    COMMIT_KEY,
     CREATE_ONCE,
-    EVENT_KEY,
     refuse_restored,
     refuse_rows_without_position,
     refuse_unsafe_properties,
 )
+from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
 from airflow_provider_mssql_cdc.lake.schema import SOURCE_PROPERTY, described, identity_text, read_identity
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import distinct, read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.lake.transactions import read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
@@ -45,7 +42,7 @@ class Bronze:
     """
 
     def __init__(self, location: TableLocation, table: DeltaTable) -> None:
-        self.location = location
+        self.location, self.in_doubt = location, InDoubt()
         self._take(table)
 
     def _take(self, table: DeltaTable) -> None:
@@ -130,28 +127,16 @@ class Bronze:
             files are taken out: delta-rs does not notice that an OPTIMIZE has moved their rows elsewhere.
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
-        commit = secrets.token_hex(8)
-        properties = CommitProperties(
-            custom_metadata={
-                "userMetadata": json.dumps(user_metadata),
-                COMMIT_KEY: commit,
-                EVENT_KEY: event,
-            },
-            app_transactions=distinct(transactions),
-            max_commit_retries=None if overtaken else 0,
+        return commit_files(
+            self.location,
+            self.table,
+            files,
+            event=event,
+            transactions=transactions,
+            user_metadata=user_metadata,
+            in_doubt=self.in_doubt,
+            overtaken=overtaken,
         )
-        self.table.create_write_transaction(
-            list(files), mode="append", schema=self.table.schema(), commit_properties=properties
-        )
-        return self._version_of(commit)
-
-    def _version_of(self, commit: str) -> int:
-        """The version a commit became: others may have gone between this handle's version and it."""
-        newest = DeltaTable(self.location.uri, storage_options=self.location.options())
-        for info in newest.history(newest.version() - self.version):
-            if info.get(COMMIT_KEY) == commit:
-                return int(info["version"])
-        return newest.version()  # the log below was cleaned meanwhile; this version holds the commit
 
 
 def open_bronze(location: TableLocation) -> Bronze | None:

@@ -188,18 +188,6 @@ def stage_changes(
     return write_batches(writer, batches)
 
 
-def discard(bronze: Bronze, files: Sequence[StagedFile]) -> None:
-    """Remove files that this process staged and that lost.
-
-    One that the table names after all stays: a commit whose answer was lost looks like one that failed.
-    """
-    named = set(bronze.reload().table.file_uris()) if files else set()
-    storage = TableStorage(bronze.location)
-    for file in files:
-        if not any(uri.endswith(f"/{file.path}") for uri in named):
-            storage.discard(file.path)
-
-
 def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:
     """Whether the table names every one of these files, and there is one at least."""
     named = {uri.rpartition("/")[2] for uri in bronze.table.file_uris()}

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.lake.outcomes import InDoubt
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.staged import StagedFile
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +57,62 @@ def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
 def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
     """Remove those of these files that the log does not name; how many there were.
 
-    The newest version decides: a commit that seemed to fail may have landed.
+    The newest version decides: a commit that seemed to fail may have landed. Where the log cannot be read
+    nothing is removed, and a warning says so.
     """
-    named = _named_by_the_log(location) if names else set()
+    try:
+        named = _named_by_the_log(location) if names else set()
+    except (DeltaError, OSError, ValueError) as exc:
+        log.warning("%s: %d staged file(s) are left, its log cannot be read: %s", location, len(names), exc)
+        return 0
     storage = TableStorage(location)
     removed = sum(storage.discard(name) for name in names if name not in named)
     if removed:
         log.info("%s: removed %d staged file(s) that no commit names", location, removed)
     return removed
+
+
+class Staging(Protocol):
+    """Bronze or silver, as far as the removal of files that were staged for it needs it."""
+
+    @property
+    def location(self) -> TableLocation: ...
+
+    @property
+    def in_doubt(self) -> InDoubt:
+        """Files that this handle handed to a commit of which it is not known that it failed."""
+        ...
+
+
+def discard(table: Staging, files: Sequence[StagedFile]) -> int:
+    """Remove files that this process staged and that no commit can name any more; how many.
+
+    One that a commit may still name stays: the tidying after a later commit removes it, or VACUUM.
+    """
+    settled = [file.path for file in files if file.path not in table.in_doubt]
+    return remove_unnamed(table.location, settled)
+
+
+@contextlib.contextmanager
+def discarding_on_failure(table: Staging, files: Sequence[StagedFile]) -> Iterator[None]:
+    """:func:`discard` when the block fails; a task that is ended by a signal leaves through here too."""
+    try:
+        yield
+    except BaseException:
+        discard(table, files)
+        raise
+
+
+def missing_files(location: TableLocation, table: DeltaTable) -> list[str]:
+    """Files that the handle's version names and that are not there, decoded.
+
+    One listing answers for all files at the table's root; the others are asked for one by one. A path with
+    a scheme belongs to another table's folder (a shallow clone) and is not looked for.
+    """
+    storage = TableStorage(location)
+    logged = [unquote(path) for path in read_all(table.get_add_actions()).column("path").to_pylist()]
+    there = set(storage.names(""))
+    return [path for path in logged if path not in there and "://" not in path and storage.size(path) is None]
 
 
 def _named_by_the_log(location: TableLocation) -> set[str]:

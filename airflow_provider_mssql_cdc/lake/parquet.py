@@ -240,6 +240,15 @@ BATCH_BYTES = 16 << 20
 """Of Arrow; a batch is larger only where a single row is."""
 
 
+def parquet_file(opened: pa.NativeFile) -> pq.ParquetFile:
+    """A file to read rows from; every reader of rows opens it here.
+
+    Spark writes timestamps as INT96 by default (spark.sql.parquet.outputTimestampType), which pyarrow reads
+    as nanoseconds unless a unit is named: those end in the year 2262, and datetimeoffset in 9999.
+    """
+    return pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+
+
 def file_batches(
     storage: TableStorage, path: str, schema: pa.Schema, *, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -251,7 +260,7 @@ def file_batches(
     :param wanted: asked for each row group, by the bounds of the schema's columns.
     """
     with storage.open(path) as opened:
-        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+        file = parquet_file(opened)
         groups = [
             index
             for index, bounds in enumerate(group_bounds(file.metadata, schema.names))

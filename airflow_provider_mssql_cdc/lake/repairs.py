@@ -17,15 +17,15 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import discard, plain_schema, repair_transactions
+from airflow_provider_mssql_cdc.lake.changes import plain_schema, repair_transactions
+from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors, until_committed
-from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, shaped
+from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
@@ -82,7 +82,7 @@ def replace_changes(
         taken = _take_out(bronze, window, prefix)
         if not taken.removes and not files:
             return RepairCommit(None, 0, 0)
-        try:
+        with discarding_on_failure(bronze, taken.carried):
             transactions = repair_transactions(bronze, batch=batch, position=position)
             adds = actions_just_staged(bronze, [*files, *taken.carried])
             version = bronze.commit(
@@ -92,9 +92,6 @@ def replace_changes(
                 user_metadata=user_metadata,
                 overtaken=False,
             )
-        except BaseException:
-            discard(bronze, taken.carried)
-            raise
         return RepairCommit(version, taken.rows, sum(file.rows for file in taken.carried))
 
     try:
@@ -138,8 +135,7 @@ def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int, bool
 
 def _count(storage: TableStorage, path: str, window: Window) -> int:
     with storage.open(unquote(path)) as file:
-        parquet = pq.ParquetFile(file)
-        batches = parquet.iter_batches(_BATCH_ROWS, columns=["_start_lsn", "_operation"])
+        batches = parquet_file(file).iter_batches(_BATCH_ROWS, columns=["_start_lsn", "_operation"])
         return sum(int(pc.sum(_in_window(batch, window)).as_py() or 0) for batch in batches)
 
 
@@ -149,7 +145,7 @@ def _others(
     """The rows of these files that the repair leaves as they are, with all of bronze's columns."""
     for path in paths:
         with storage.open(unquote(path)) as file:
-            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
+            for batch in parquet_file(file).iter_batches(_BATCH_ROWS):
                 kept = batch.filter(pc.invert(_in_window(batch, window)))
                 if kept.num_rows:
                     yield shaped(kept, schema)

@@ -160,3 +160,24 @@ def merge_alone(order: MergeOrder) -> None:
 
 def refuse_to_connect() -> SourceSession:
     raise AssertionError("the source was asked")
+
+
+def test_a_merge_whose_answer_is_lost_keeps_its_files(
+    server: EmbeddedSqlServer, table: MssqlCdcTable, options: Options, endpoint: str
+) -> None:
+    """The store has the commit and does not say so; the client sends it again and is told 412."""
+    dag = dag_of(table, "lost_answer_on_s3")
+    dag_run = run(dag)
+    change_the_source(server)
+    assert clear_and_rerun(dag, dag_run.run_id, ["changes"]).state == "success"
+    before = version(options)
+    with losing_proxy(endpoint, pattern="silver/orders", times=1, mode="own") as proxy:
+        storage = {**options, "AWS_ENDPOINT_URL": proxy}
+        attempt = Attempt(dag.dag_id, dag_run.run_id, "merge", try_number=2)
+        order = MergeOrder(replace(table, delta_conn_id=None, storage_options=storage), SILVER, attempt)
+        merge_alone(order)
+    assert version(options) == before + 1
+    assert silver_rows(options) == source_rows(server)
+    merge_alone(order=replace(order, table=replace(table, delta_conn_id=None, storage_options=options)))
+    assert version(options) == before + 1
+    assert silver_rows(options) == source_rows(server)

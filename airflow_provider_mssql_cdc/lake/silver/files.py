@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
+from airflow_provider_mssql_cdc.lake.cleanup import discard, remove_unnamed
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
@@ -103,13 +103,6 @@ def stage(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[
 def remove_actions(files: Iterable[SilverFile]) -> list[RemoveAction]:
     now = int(time.time() * 1000)
     return [RemoveAction(file.logged, True, now) for file in files]
-
-
-def discard(silver: Silver, files: Sequence[StagedFile]) -> None:
-    """Remove files that this process staged and that lost."""
-    storage = TableStorage(silver.location)
-    for file in files:
-        storage.discard(file.path)
 
 
 _MOST_LANES = 4

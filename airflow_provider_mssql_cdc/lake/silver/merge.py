@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.log import until_committed
 from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, named_keys
 from airflow_provider_mssql_cdc.lake.silver.doubled import DoubledKeys, find_doubled
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,
     current_files,
-    discard,
     outdated_files,
     remove_actions,
     stage,
@@ -117,7 +116,7 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
         outdated = outdated_files(silver, overlay)
         prefix = f"{request.prefix}-v{silver.version}"
         staged = write_again(silver, outdated, overlay, prefix=prefix)
-        with _discarding_on_failure(silver, staged):
+        with discarding_on_failure(silver, staged):
             return _commit(request, outdated, staged, overlay=overlay)
 
     return _until_committed(request, once)
@@ -143,7 +142,7 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
         files = current_files(silver)
         return _commit(request, files, staged, overlay=overlay, rebuilt=reason, doubled=len(doubled))
 
-    with _discarding_on_failure(silver, staged):
+    with discarding_on_failure(silver, staged):
         return _until_committed(request, once)
 
 
@@ -225,15 +224,6 @@ def _commit(
     actions: list[AddAction | RemoveAction] = [*remove_actions(removed), *adds]
     silver.commit(actions, merged.position, user_metadata=merged.user_metadata(request.run_id))
     return merged
-
-
-@contextlib.contextmanager
-def _discarding_on_failure(silver: Silver, staged: Sequence[StagedFile]) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:  # a task that is killed by a signal leaves through here too
-        discard(silver, staged)
-        raise
 
 
 def keep(

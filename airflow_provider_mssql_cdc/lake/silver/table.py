@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema
+from airflow_provider_mssql_cdc.lake.cleanup import missing_files
 from airflow_provider_mssql_cdc.lake.log import (
-    COMMIT_KEY,
     CREATE_ONCE,
-    EVENT_KEY,
     refuse_deletion_vectors,
     refuse_unsafe_properties,
     restore_below_ours,
     until_committed,
 )
+from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
 from airflow_provider_mssql_cdc.lake.schema import (
     METADATA_NAMES,
     STATISTICS_PROPERTY,
@@ -37,7 +36,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import distinct, lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import STATE_RULE, SilverPosition, SourceIdentity
 
@@ -114,7 +113,7 @@ class Silver:
     """
 
     def __init__(self, location: TableLocation, table: DeltaTable) -> None:
-        self.location = location
+        self.location, self.in_doubt = location, InDoubt()
         self._take(table)
 
     def _take(self, table: DeltaTable) -> None:
@@ -130,14 +129,27 @@ class Silver:
         self.table, self.key = table, key
         self.position = _read_position(table)
         restore = restore_below_ours(table) if self.position else None
-        self.damage: str | None = None
+        self._restored: str | None = None
         if restore is not None:
-            self.damage = f"its version {restore.version} is a RESTORE that took rows back"
+            self._restored = f"its version {restore.version} is a RESTORE that took rows back"
 
     def reload(self) -> Silver:
         """Move this handle to the newest version, check it again, and return it."""
         self._take(DeltaTable(self.location.uri, storage_options=self.location.options()))
         return self
+
+    @property
+    def damage(self) -> str | None:
+        """Why silver's rows are not what its position says; looks for each file that the log names."""
+        return self._restored or self._missing_files()
+
+    def _missing_files(self) -> str | None:
+        missing = missing_files(self.location, self.table)
+        if missing:  # an OPTIMIZE and a VACUUM may have come since this handle was opened
+            missing = missing_files(self.location, self.reload().table)
+        if not missing:
+            return None
+        return f"{len(missing)} of its files are gone although its log names them, {missing[0]} among them"
 
     @property
     def version(self) -> int:
@@ -191,19 +203,16 @@ class Silver:
 
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
-        properties = CommitProperties(
-            custom_metadata={
-                "userMetadata": json.dumps(user_metadata),
-                COMMIT_KEY: secrets.token_hex(8),
-                EVENT_KEY: MERGE_EVENT,
-            },
-            app_transactions=distinct(_position_transactions(position)),
-            max_commit_retries=0,
+        return commit_files(
+            self.location,
+            self.table,
+            files,
+            event=MERGE_EVENT,
+            transactions=_position_transactions(position),
+            user_metadata=user_metadata,
+            in_doubt=self.in_doubt,
+            overtaken=False,
         )
-        self.table.create_write_transaction(
-            list(files), mode="append", schema=self.table.schema(), commit_properties=properties
-        )
-        return self.version + 1
 
 
 def open_silver(location: TableLocation) -> Silver | None:

@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "repairs: committed on the very version they were worked out on",
-        "Bronze.commit",
+        "commit_files",
         "None if overtaken else 0",
         "None",
         f"{CHANGES}::test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing",

@@ -141,8 +141,8 @@ MUTANTS = (
     Mutant(
         "silver: a merge is committed on the version that it was worked out on",
         "Silver.commit",
-        "max_commit_retries=0",
-        "max_commit_retries=15",
+        "overtaken=False",
+        "overtaken=True",
         f"{POSITION}::test_of_two_merges_one_wins_and_nothing_is_doubled",
     ),
     Mutant(
