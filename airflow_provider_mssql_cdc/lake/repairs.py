@@ -109,6 +109,8 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
     rows = 0
     for path, records, inside in _candidates(bronze, window):
         held = records if inside else _count(storage, path, window)
+        if records is None:  # a writer without statistics
+            records = storage.footer(unquote(path)).num_rows
         if held:
             removes.append(RemoveAction(path, True, int(time.time() * 1000)))
             rows += held
@@ -118,7 +120,7 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
     return _Taken(removes, carried, rows)
 
 
-def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int, bool]]:
+def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int | None, bool]]:
     """Files that may hold changes of the window: path, rows, and whether they hold nothing else."""
     actions = read_all(bronze.table.get_add_actions(flatten=True))
     for action in actions.to_pylist():
@@ -130,7 +132,7 @@ def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int, bool
             continue
         known = None not in (low, high, first, action.get("num_records"))
         inside = known and low > window.after.text and high <= window.until.text and first >= _FIRST_CHANGE
-        yield action["path"], action["num_records"] or 0, inside
+        yield action["path"], action.get("num_records"), inside
 
 
 def _count(storage: TableStorage, path: str, window: Window) -> int:

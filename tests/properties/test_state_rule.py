@@ -163,6 +163,11 @@ class History:
                 self._add(before, id_, shown)
                 self._add(after, id_, new, pair=self.rng.random() < 0.7)
             return
+        # A delete and an insert of one key are collapsed into an update before they are logged (the Split,
+        # Sort and Collapse operators of a plan).
+        collapsed = [move for move in moves if move[1].code == move[2].code]
+        self._write_down(collapsed, "images")
+        moves = [move for move in moves if move not in collapsed]
         deletes = [(1, id_, old) for id_, old, _ in moves]
         inserts = [(2, id_, new) for id_, _, new in moves]
         for entry in deletes + inserts if how == "deletes first" else inserts + deletes:

@@ -68,8 +68,11 @@ class KeyImages:
             rows, found = rows.filter(among), found.filter(among)
             there = _equal_places(rows, places.take(found))
             rows, found = rows.filter(there), found.filter(there)
-            new = [at for at, position in enumerate(found.to_pylist()) if position not in given]
-            given.update(found.to_pylist())
+            new = []
+            for at, position in enumerate(found.to_pylist()):
+                if position not in given:
+                    new.append(at)
+                    given.add(position)
             images = rows.take(several(new, _INT64)).select(self._schema.names)
             yield from images.cast(self._schema).to_batches()
 

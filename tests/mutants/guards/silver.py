@@ -6,8 +6,9 @@ from tests.mutants.mutant import MODULE, Mutant
 
 MERGE, POSITION, COSTS = (f"tests/unit/lake/silver/test_{name}.py" for name in ("merge", "position", "costs"))
 
-STATE_RULE, RULE_VERSION, DOUBLED = (
-    f"tests/unit/lake/silver/test_{name}.py" for name in ("state_rule", "rule_version", "doubled")
+STATE_RULE, RULE_VERSION, DOUBLED, WIDE = (
+    f"tests/unit/lake/silver/test_{name}.py"
+    for name in ("state_rule", "rule_version", "doubled", "wide_rows")
 )
 SILVER_KEY = "tests/unit/planning/test_silver_key.py"
 
@@ -102,6 +103,27 @@ MUTANTS = (
         "index is not None and KEY_MAY_MOVE_UNSEEN not in allow",
         "False",
         f"{SILVER_KEY}::test_a_key_of_rows_that_bronze_cannot_tell_apart_is_refused_unless_allowed",
+    ),
+    Mutant(
+        "silver: an image that is read again comes once",
+        "KeyImages.read_again",
+        "position not in given",
+        "True",
+        f"{WIDE}::test_images_that_are_read_again_are_those_that_would_be_held",
+    ),
+    Mutant(
+        "silver: images that do not fit are not kept",
+        "LatestRows._reduce",
+        "self.has_images = False",
+        "self.has_images = True",
+        f"{WIDE}::test_images_that_are_read_again_are_those_that_would_be_held",
+    ),
+    Mutant(
+        "silver: a batch of wide rows is bounded in bytes",
+        "_bounded",
+        "max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(stored, row_bytes, 1))))",
+        "BATCH_ROWS",
+        f"{WIDE}::test_a_batch_is_bounded_in_bytes",
     ),
     Mutant(
         "silver: rows of a key in order of commit, command, sequence, operation",

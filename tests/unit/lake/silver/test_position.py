@@ -15,14 +15,16 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.evolution import add_columns
+from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver, refuse_foreign
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
+from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from tests.support.delta_rows import delta_rows
-from tests.support.silver_world import COLUMNS, IDENTITY, Row, World, change, snapshot_row
+from tests.support.silver_world import COLUMNS, IDENTITY, Row, World, change, lsn, snapshot_row
 
 
 def at(key: int, value: str = "x") -> Row:
@@ -248,6 +250,24 @@ def test_a_key_that_rows_named_which_a_repair_took_out_is_looked_at_again(
     world.merge()
     assert world.values().get(9) == left
     world.check()
+
+
+def test_a_repair_carries_what_shares_a_file_without_statistics(world: World) -> None:
+    """Rows of the snapshot are in the file as well."""
+    world.changes([change(11, 4, at(1, "wrong"))])
+    world.optimize(world.bronze_at)
+    table = DeltaTable(world.bronze_at.uri)
+    (name,) = _files(world)
+    shutil.copy(Path(world.bronze_at.uri, name), Path(world.bronze_at.uri, f"copy-{name}"))
+    size = Path(world.bronze_at.uri, name).stat().st_size
+    actions = [RemoveAction(name, False, 0), AddAction(f"copy-{name}", size, {}, 0, False, "{}")]
+    table.create_write_transaction(actions, mode="append", schema=table.schema())
+    bronze = world.bronze
+    replaced = replace_changes(
+        bronze, Window(lsn(10), lsn(11)), [], prefix="repair", batch=1, position=lsn(11), user_metadata={}
+    )
+    assert (replaced.replaced, replaced.carried) == (1, 6)
+    assert sorted(row["_operation"] for row in delta_rows(world.bronze_at.uri)) == [0] * 6
 
 
 def test_where_a_file_that_was_taken_out_is_gone_silver_is_built_again(world: World) -> None:
