@@ -59,6 +59,7 @@ def until_committed(
             missed = True
             reload()
         except CommitFailedError as exc:
+            _refuse_what_no_try_changes(exc, what=what)
             if number == tries:
                 raise CommitConflict(
                     f"{what}: another commit was first, {tries} times in a row ({exc}). Nothing was "
@@ -69,6 +70,19 @@ def until_committed(
             if reload is not None:
                 reload()
     raise AssertionError("unreachable")  # the last try returns or raises
+
+
+_NO_CONFLICTS = ("table features", "append-only")
+"""delta-rs raises one class for conflicts and for tables that it cannot write (TransactionError, 1.6.6)."""
+
+
+def _refuse_what_no_try_changes(failure: CommitFailedError, *, what: str) -> None:
+    """:raises ConfigurationError: the table has a feature or a property that delta-rs cannot honour."""
+    if any(words in str(failure).lower() for words in _NO_CONFLICTS):
+        raise ConfigurationError(
+            f"{what}: the table cannot be written: {failure}. Take the feature off with ALTER TABLE … DROP "
+            "FEATURE, or the property with ALTER TABLE … UNSET TBLPROPERTIES; or name another path"
+        ) from failure
 
 
 COMMIT_KEY = "mssql_cdc.commit"
@@ -86,6 +100,7 @@ def refuse_unsafe_properties(table: DeltaTable) -> None:
 
     :raises ConfigurationError: naming the property and how to take it back.
     """
+    _refuse_features(table)
     properties = table.metadata().configuration
     if _FORGETS_TRANSACTIONS in properties:
         raise ConfigurationError(
@@ -96,6 +111,56 @@ def refuse_unsafe_properties(table: DeltaTable) -> None:
         raise ConfigurationError(
             f"{table.table_uri} has {_RENAMES_COLUMNS} on: files are staged under the columns' own names and "
             "would be read as NULLs. Load into a bronze table without column mapping"
+        )
+
+
+_KNOWN_FEATURES = frozenset(
+    {
+        "timestampNtz",
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "generatedColumns",
+        "changeDataFeed",
+        "columnMapping",
+        "v2Checkpoint",
+        "deletionVectors",
+    }
+)
+"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do."""
+
+_COLUMN_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
+
+
+def _refuse_features(table: DeltaTable) -> None:
+    """:raises ConfigurationError: a feature that is not known, or a rule that rows would have to meet."""
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if unknown := sorted(features - _KNOWN_FEATURES):
+        raise ConfigurationError(
+            f"{table.table_uri} has table feature(s) on that this package cannot write under: "
+            f"{', '.join(unknown)}. Take each off with ALTER TABLE … DROP FEATURE, or name another path"
+        )
+    rules = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")]
+    rules += [
+        f"{name} on column {field.name}"
+        for field in table.schema().fields
+        for name in field.metadata
+        if name.startswith(_COLUMN_RULES)
+    ]
+    if rules:
+        raise ConfigurationError(
+            f"{table.table_uri} has rules that rows are not checked against when files are added: "
+            f"{', '.join(sorted(rules))}. Take each off (ALTER TABLE … DROP CONSTRAINT), or name another path"
+        )
+
+
+def refuse_append_only(table: DeltaTable) -> None:
+    """:raises ConfigurationError: rows may not be replaced in this table."""
+    if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise ConfigurationError(
+            f"{table.table_uri} has delta.appendOnly on, and rows of it have to be replaced. ALTER TABLE … "
+            "UNSET TBLPROPERTIES ('delta.appendOnly')"
         )
 
 

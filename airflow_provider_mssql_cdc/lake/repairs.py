@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema, repair_transactions
 from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
-from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors, until_committed
+from airflow_provider_mssql_cdc.lake.log import refuse_append_only, refuse_deletion_vectors, until_committed
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
@@ -77,6 +77,7 @@ def replace_changes(
     :raises PositionMoved: the position is below that now, or ``batch`` was taken meanwhile.
     """
     refuse_deletion_vectors(bronze.table)
+    refuse_append_only(bronze.table)
 
     def once() -> RepairCommit:
         taken = _take_out(bronze, window, prefix)

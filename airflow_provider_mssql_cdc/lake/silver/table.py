@@ -18,6 +18,7 @@ from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.cleanup import missing_files
 from airflow_provider_mssql_cdc.lake.log import (
     CREATE_ONCE,
+    refuse_append_only,
     refuse_deletion_vectors,
     refuse_unsafe_properties,
     restore_below_ours,
@@ -126,6 +127,7 @@ class Silver:
             )
         refuse_unsafe_properties(table)
         refuse_deletion_vectors(table)
+        refuse_append_only(table)
         self.table, self.key = table, key
         self.position = _read_position(table)
         restore = restore_below_ours(table) if self.position else None

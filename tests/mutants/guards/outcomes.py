@@ -7,7 +7,23 @@ from tests.mutants.mutant import Mutant
 OUTCOMES = "tests/unit/lake/test_outcomes.py"
 S3 = "tests/dags/test_s3_silver.py"
 
+FEATURES = "tests/unit/lake/test_table_features.py"
+
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "features: one that is not known is refused by name",
+        "_refuse_features",
+        "features - _KNOWN_FEATURES",
+        "()",
+        f"{FEATURES}::test_a_feature_that_cannot_be_honoured_is_refused_by_name",
+    ),
+    Mutant(
+        "features: what no further try changes is no conflict",
+        "until_committed",
+        "_refuse_what_no_try_changes(exc, what=what)",
+        "pass",
+        f"{FEATURES}::test_a_table_that_cannot_be_written_is_no_conflict",
+    ),
     Mutant(
         "unknown outcomes: a file that a commit may name is not removed",
         "discard",
