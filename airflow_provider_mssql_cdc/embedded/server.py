@@ -177,6 +177,14 @@ class EmbeddedSqlServer:
                 tail = f" COLLATE {collation}" if collation else ""
                 session.run(f"CREATE DATABASE {bracket(name)}{tail}")
 
+    def restore(self, other: EmbeddedSqlServer) -> None:
+        """Take over the other server's database of this name, as it is now; both go on by themselves."""
+        mine, theirs = self.engine.find_database(self.database), other.engine.find_database(self.database)
+        assert mine is not None
+        assert theirs is not None
+        self.engine.copy_database(theirs, mine)
+        self.cdc.forget(self.database)
+
     def add_login(
         self,
         name: str,

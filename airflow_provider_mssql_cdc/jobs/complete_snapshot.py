@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
@@ -133,6 +134,7 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
+        refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
         gap = is_proven_gap(coverage, low(session, instance))

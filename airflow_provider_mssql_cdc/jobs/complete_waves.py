@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
     keys_of,
     snapshot_facts,
@@ -120,6 +121,7 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
+        refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
         committed = commit_completion(
             bronze.location,

@@ -23,7 +23,8 @@ from airflow_provider_mssql_cdc.jobs.changes_run import (
     WindowRows,
     merged,
 )
-from airflow_provider_mssql_cdc.jobs.guards import refuse_foreign_position, refuse_gap
+from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
@@ -162,7 +163,7 @@ def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]
         source = ChangeSource(session, request.table)
         bronze = _ready(request, source, bronze)
         run = ChangesRun(request, session, source, bronze)
-        refuse_foreign_position(run)
+        refuse_other_history(session, source.instance, bronze=bronze, label=request.table.label)
         write_missing_facts(run)
         if trouble := capture_trouble(session):
             run.note(trouble)

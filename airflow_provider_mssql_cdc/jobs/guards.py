@@ -1,22 +1,21 @@
-"""Guards that several jobs share: retention, gaps, positions of another history."""
+"""Guards that several jobs share: retention and gaps."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.errors import ReplicaBehind, RetentionGap, StateDamaged
+from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.jobs.change_facts import write_change_facts
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun
 from airflow_provider_mssql_cdc.lake.stored_commits import recorded_commit_time
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import CommitStamp
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
-from airflow_provider_mssql_cdc.planning.windows import Reach, is_same_commit_time
-from airflow_provider_mssql_cdc.source.watermarks import commit_time, is_read_only, is_retained, low
+from airflow_provider_mssql_cdc.planning.windows import Reach
+from airflow_provider_mssql_cdc.source.watermarks import commit_time, is_retained, low
 from airflow_provider_mssql_cdc.tsql import cdc
 
 if TYPE_CHECKING:
@@ -130,47 +129,3 @@ def _known_time(run: ChangesRun, position: Lsn) -> datetime | None:
     stamp = run.state.stamp
     known = commit_time(run.session, position) or recorded_commit_time(run.bronze, position)
     return known or (None if stamp is None else stamp.time)
-
-
-def refuse_foreign_position(run: ChangesRun) -> None:
-    """Fail when the server that answers cannot have given the position, or gives its LSN to another commit.
-
-    :raises ReplicaBehind: a replica that has not got there yet; another attempt may find it caught up.
-    :raises StateDamaged: a restored database, or one that lost commits in a forced failover.
-    """
-    reach, position = run.source.reach(), run.position
-    reached = reach.reached if position <= reach.reached else _reached_by_any(run, reach)
-    if position > reached:
-        if is_read_only(run.session):
-            raise ReplicaBehind(
-                f"{run.table.label}: the replica that answers is at {reached}, behind the position "
-                f"{position} that changes have reached; it catches up, or another one answers at the next "
-                "attempt"
-            )
-        raise StateDamaged(
-            f"{run.table.label}: changes have been read up to {position}, and the server is only at "
-            f"{reached}: the database was restored to an earlier point, or a failover lost commits. Bronze "
-            "may hold changes that the source no longer has: load into a new bronze path"
-        )
-    stamp = run.state.stamp or _stamp_of_rows(run, position)
-    mapped = None if stamp is None else commit_time(run.session, stamp.lsn)
-    if stamp is not None and not is_same_commit_time(stamp.time, mapped):
-        raise StateDamaged(
-            f"{run.table.label}: LSN {stamp.lsn} was committed at {stamp.time.isoformat()} when it was read, "
-            f"and the server now says {mapped}: the database was restored and has given its LSNs out again. "
-            "Bronze may hold changes that the source no longer has: load into a new bronze path"
-        )
-
-
-def _reached_by_any(run: ChangesRun, reach: Reach) -> Lsn:
-    """A newer instance's start counts too: capture says it has come that far until it moves on its own."""
-    starts = [
-        sibling.start_lsn.decremented() for sibling in run.source.siblings if sibling.start_lsn is not None
-    ]
-    return max([reach.reached, *starts])
-
-
-def _stamp_of_rows(run: ChangesRun, position: Lsn) -> CommitStamp | None:
-    """After a snapshot, before the first window: the rows themselves carry the position's commit time."""
-    time = recorded_commit_time(run.bronze, position)
-    return None if time is None else CommitStamp(position, time)

@@ -207,7 +207,7 @@ def plan_chunks(
     with connect() as session:
         location = TableLocation.bronze_of(table)
         source = loadable_table(session, table, also=partial(problems_with, location))
-        bronze = bronze_for_snapshot(location, source, resnapshot=request.resnapshot)
+        bronze = bronze_for_snapshot(session, location, source, resnapshot=request.resnapshot)
         work = _open_or_go_on(session, source, bronze, request=request, started_at=started_at)
         if isinstance(work, KeepStored):
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, work.snapshot)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create, problems_with
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
-def bronze_for_snapshot(location: TableLocation, source: LoadableTable, *, resnapshot: bool) -> Bronze:
+def bronze_for_snapshot(
+    session: SourceSession, location: TableLocation, source: LoadableTable, *, resnapshot: bool
+) -> Bronze:
     """The source table's bronze, with every planned column.
 
     A resnapshot has a value for every row, so columns that the table has gained since the last one are
@@ -35,10 +38,14 @@ def bronze_for_snapshot(location: TableLocation, source: LoadableTable, *, resna
 
     :raises ForeignTable: it belongs to another source table.
     :raises SchemaDrift: it lacks a column, or has one of another type.
+    :raises StateDamaged: what it holds was read from another history than the server's.
     """
-    bronze = open_bronze(location) if resnapshot else None
+    bronze = open_bronze(location)
     if bronze is not None:
         bronze.check_identity(source.identity)
+        label = source.description.table.label
+        refuse_other_history(session, source.description.instance, bronze=bronze, label=label)
+    if bronze is not None and resnapshot:
         drift = column_drift(bronze, source.lake_columns)
         if drift.added and not drift.retyped:
             add_columns(bronze, drift.added)
@@ -76,7 +83,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
     with connect() as session:
         location = TableLocation.bronze_of(table)
         source = loadable_table(session, table, also=partial(problems_with, location))
-        bronze = bronze_for_snapshot(location, source, resnapshot=request.resnapshot)
+        bronze = bronze_for_snapshot(session, location, source, resnapshot=request.resnapshot)
         stored = _stored_snapshot(bronze, request)
         if stored is not None:
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError, ReplicaBehind, SchemaDrift
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
 from airflow_provider_mssql_cdc.jobs.read_range import rows_of_range
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
@@ -73,6 +74,7 @@ def stage_wave(
     """
     instance, label = source.description.instance, source.description.table.label
     stamp = _stamp(session, source, plan)
+    refuse_other_history(session, instance, bronze=bronze, label=label)
     refuse_lost_changes(session, instance, state=bronze.state, label=label)
     committed_at = commit_time(session, stamp)
     on_step("stamped")

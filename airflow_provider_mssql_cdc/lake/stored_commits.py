@@ -133,6 +133,21 @@ def recorded_commit_time(bronze: Bronze, lsn: Lsn) -> datetime | None:
     return None if found is None else found.replace(tzinfo=UTC)
 
 
+def newest_change_lsn(bronze: Bronze) -> Lsn | None:
+    """The largest LSN of a change row; by statistics where files hold nothing but changes."""
+    actions = read_all(bronze.table.get_add_actions(flatten=True))
+    needed = ("num_records", "max._start_lsn", "null_count._snapshot")
+    if set(needed) <= set(actions.column_names):
+        files = list(zip(*(actions.column(name).to_pylist() for name in needed), strict=True))
+        changes = [high for rows, high, nulls in files if rows is not None and rows == nulls and high]
+        if changes:
+            return Lsn.parse(max(changes))
+        if all(nulls == 0 for _, _, nulls in files):
+            return None
+    rows = _answer(bronze, 'SELECT max("_start_lsn") AS newest FROM bronze WHERE "_operation" > 0')
+    return Lsn.parse(rows[0]["newest"]) if rows and rows[0]["newest"] else None
+
+
 def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:
     """The commit that carries this number; None where the log no longer reaches so far."""
     for commit in bronze.table.history(_CHANGE_COMMITS_SEARCHED):

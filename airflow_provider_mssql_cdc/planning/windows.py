@@ -255,8 +255,14 @@ def is_same_commit_time(recorded: datetime | None, mapped: datetime | None) -> b
     """Whether a server may still be the one that bronze was read from; what is not known decides nothing.
 
     Differences of whole quarter hours are those of time zones (a server that does not know its own applies
-    the offset of the moment); a restored database gives the LSN to a commit at any other time.
+    the offset of the moment), and zones are 26 hours apart at most. The second is wider than any rounding
+    on the way; a restored database gives the LSN to a commit at any other time.
     """
     if recorded is None or mapped is None:
         return True
-    return (recorded - mapped) % _QUARTER_HOUR == timedelta()
+    apart = abs(recorded - mapped)
+    beside = (apart + _ROUNDING) % _QUARTER_HOUR
+    return beside <= 2 * _ROUNDING and apart <= _ZONES_APART + _ROUNDING
+
+
+_ROUNDING, _ZONES_APART = timedelta(seconds=1), timedelta(hours=26)

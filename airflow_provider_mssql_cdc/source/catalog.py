@@ -62,7 +62,7 @@ def describe(
     :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
     :raises SourceObjectMissing: there is no such instance, or its table is gone.
     """
-    database = session.rows(catalog.database_facts(), doing=_ASKING)[0]
+    database = session.row(catalog.database_facts(), doing=_ASKING)
     instance: CaptureInstance | None = None
     others: tuple[str, ...] = ()
     if database["is_cdc_enabled"]:
@@ -216,7 +216,7 @@ def in_role(session: SourceSession, role: str | None) -> bool | None:
     """Whether the gating role lets this user in; None without a role."""
     if role is None:
         return None
-    row = session.rows(catalog.role_membership(role), doing=_ASKING)[0]
+    row = session.row(catalog.role_membership(role), doing=_ASKING)
     return 1 in (row["is_member"], row["is_owner"])
 
 

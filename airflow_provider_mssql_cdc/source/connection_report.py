@@ -24,8 +24,8 @@ def connection_report(session: SourceSession) -> str:
 
 def connection_facts(session: SourceSession) -> ConnectionFacts:
     """Everything that "Test" shows; nothing of it needs a right."""
-    database = session.rows(catalog.database_facts(), doing=_ASKING)[0]
-    server = session.rows(catalog.server_facts(), doing=_ASKING)[0]
+    database = session.row(catalog.database_facts(), doing=_ASKING)
+    server = session.row(catalog.server_facts(), doing=_ASKING)
     found = visible_instances(session) if database["is_cdc_enabled"] else ()
     return ConnectionFacts(
         driver=session.driver,

@@ -39,7 +39,7 @@ def check_key(session: SourceSession, table: SourceTable, key: Columns) -> None:
 
     :raises UnsupportedKey: with both numbers.
     """
-    row = session.rows(count_keys(table, key), doing=f"counting keys of {table.label}")[0]
+    row = session.row(count_keys(table, key), doing=f"counting keys of {table.label}")
     rows, values = int(row["row_count"]), int(row["key_count"])
     if rows != values:
         names = ", ".join(column.name for column in key)

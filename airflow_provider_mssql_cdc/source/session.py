@@ -23,6 +23,7 @@ from airflow_provider_mssql_cdc.errors import (
     LoginFailed,
     MssqlCdcError,
     ServerBusy,
+    StatementFailed,
 )
 from airflow_provider_mssql_cdc.source.connect import choose_driver
 from airflow_provider_mssql_cdc.source.guarded import GuardedConnection, Stream
@@ -93,6 +94,19 @@ class SourceSession:
         """All rows of a small result, each a dict by column name."""
         self.open()
         return self._guarded.call(lambda connection: connection.rows(statement), doing=doing)
+
+    def row(self, statement: Statement, *, doing: str = "asking the server") -> dict[str, Any]:
+        """The first row of an answer that always has one.
+
+        :raises StatementFailed: it has none; with what was asked.
+        """
+        found = self.rows(statement, doing=doing)
+        if not found:
+            raise StatementFailed(
+                f"{self.settings.label}: {doing}: the server answered without a row, where there is always "
+                f"one. It was asked: {statement.text}"
+            )
+        return found[0]
 
     def value(self, statement: Statement, *, doing: str = "asking the server") -> Any:
         """The first column of the first row; None when there is no row."""

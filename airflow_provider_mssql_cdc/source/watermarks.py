@@ -82,7 +82,7 @@ def is_retained(position: Lsn, lowest: Lsn) -> bool:
 
 def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
     """After a read's last row: the server's clock and its max LSN; rows are no newer than both."""
-    row = session.rows(cdc.read_horizon(), doing=_ASKING)[0]
+    row = session.row(cdc.read_horizon(), doing=_ASKING)
     reached = Lsn.from_server(row["max_lsn"]) or now(session, instance)
     time = utc_of(row["utc_time"])
     assert time is not None
@@ -165,7 +165,7 @@ def local_cut(session: SourceSession, at: datetime) -> datetime:
     """The server's local time below which every commit before ``at`` lies."""
     zone = zone_of(session)
     if zone.name is None:
-        clock = session.rows(cdc.server_clock(), doing=_ASKING_CAPTURE)[0]
+        clock = session.row(cdc.server_clock(), doing=_ASKING_CAPTURE)
         return wall_cut(at, WallClock.shifted(at, timedelta(minutes=int(clock["utc_offset_minutes"]))))
     base = grid_start(at)
     rows = session.rows(cdc.wall_clock(base.replace(tzinfo=None), zone.name), doing=_ASKING_CAPTURE)
@@ -178,7 +178,7 @@ def commits_before(session: SourceSession, at: datetime) -> tuple[Lsn | None, Ls
 
     The second is None until capture has passed the instant; the first when no commit that early is known.
     """
-    row = session.rows(cdc.commits_around(local_cut(session, at)), doing=_ASKING_CAPTURE)[0]
+    row = session.row(cdc.commits_around(local_cut(session, at)), doing=_ASKING_CAPTURE)
     return Lsn.from_server(row["before_lsn"]), Lsn.from_server(row["passed_lsn"])
 
 

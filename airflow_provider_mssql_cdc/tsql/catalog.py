@@ -13,13 +13,17 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 def database_facts() -> Statement:
     """One row: database_name, login_name, user_name, is_cdc_enabled, snapshot_isolation_state (1 is on),
-    is_read_committed_snapshot_on, collation_name."""
+    is_read_committed_snapshot_on, collation_name.
+
+    By name: on Azure SQL Database ``DB_ID()`` need not be the ``database_id`` of ``sys.databases`` (Microsoft
+    Learn, "DB_ID (Transact-SQL)", remarks).
+    """
     return Statement(
         "SELECT d.name AS database_name, SUSER_SNAME() AS login_name, USER_NAME() AS user_name,\n"
         "       d.is_cdc_enabled, d.snapshot_isolation_state, d.is_read_committed_snapshot_on,\n"
         "       d.collation_name\n"
         "FROM sys.databases AS d\n"
-        "WHERE d.database_id = DB_ID()"
+        "WHERE d.name = DB_NAME()"
     )
 
 

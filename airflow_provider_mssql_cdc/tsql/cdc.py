@@ -109,6 +109,43 @@ def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
     )
 
 
+def history(capture_instance: str, lsns: Sequence[Lsn], zone: ServerZone = ServerZone()) -> Statement:
+    """What tells a server's history from another one's, asked in this order, in one round trip.
+
+    One row: max_lsn; entry_0, entry_1, ... (commit time in UTC of each of ``lsns`` by
+    ``cdc.lsn_time_mapping``, NULL where it has no entry); smallest (its lowest entry); low (of the
+    instance); updateability (READ_WRITE or READ_ONLY). Statements of a batch run one after the other, so
+    an entry that cleanup takes away after ``max_lsn`` was asked is above ``low`` no more.
+    """
+    entries = [f"@entry_{number}" for number in range(len(lsns))]
+    declared = "".join(f", {name} datetime" for name in entries)
+    asked = "".join(
+        f"SET {name} = (SELECT m.tran_end_time FROM cdc.lsn_time_mapping AS m\n"
+        f"    WHERE m.start_lsn = CONVERT(binary(10), %(lsn_{number})s, 1));\n"
+        for number, name in enumerate(entries)
+    )
+    told = "".join(
+        f"       CONVERT(varchar(23), {zone.utc(name)}, 126) AS entry_{number},\n"
+        for number, name in enumerate(entries)
+    )
+    zoned = zone.parameters if lsns else {}
+    return Statement(
+        f"DECLARE @reached binary(10), @smallest binary(10), @low binary(10){declared};\n"
+        f"SET @reached = sys.fn_cdc_get_max_lsn();\n{asked}"
+        "SET @smallest = (SELECT MIN(m.start_lsn) FROM cdc.lsn_time_mapping AS m);\n"
+        "SET @low = sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128)));\n"
+        f"SELECT CONVERT(varchar(22), @reached, 1) AS max_lsn,\n{told}"
+        "       CONVERT(varchar(22), @smallest, 1) AS smallest,\n"
+        "       CONVERT(varchar(22), @low, 1) AS low,\n"
+        "       CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)) AS updateability",
+        {
+            **{f"lsn_{number}": lsn.text for number, lsn in enumerate(lsns)},
+            "instance": capture_instance,
+            **zoned,
+        },
+    )
+
+
 def newest_mapping(zone: ServerZone = ServerZone()) -> Statement:
     """The newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, and age_seconds on the server's clock."""
     return Statement(

@@ -49,7 +49,11 @@ class ChangeDataCapture:
         self.retention = timedelta(minutes=4320)
         self._logs: dict[str, LogPosition] = {}
         engine.hooks.commit.append(self._on_commit)
-        engine.hooks.drop_database.append(lambda name: self._logs.pop(name.casefold(), None))
+        engine.hooks.drop_database.append(self.forget)
+
+    def forget(self, database: str) -> None:
+        """Find out anew where the database's log goes on."""
+        self._logs.pop(database.casefold(), None)
 
     def now_ticks(self) -> int:
         """The server's local time as ``datetime`` stores it."""

@@ -6,6 +6,7 @@ from tests.mutants.mutant import MODULE, Mutant
 
 CHANGES = "tests/unit/jobs/test_changes.py"
 CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
+HISTORY = "tests/unit/jobs/test_history.py"
 WINDOWS = "tests/unit/planning/test_windows.py"
 INTERVALS = "tests/unit/planning/test_intervals.py"
 TRIGGER = "tests/unit/triggers/test_capture.py"
@@ -62,24 +63,45 @@ MUTANTS = (
     ),
     Mutant(
         "changes: a position ahead of the server is refused",
-        "refuse_foreign_position",
-        "position > reached",
+        "refuse_other_history",
+        "reached is None or coverage.changes > reached",
         "False",
         f"{CHANGE_GUARDS}::test_a_restored_database_that_is_behind_the_position_is_refused",
     ),
     Mutant(
         "changes: a replica that is behind is tried again",
-        "refuse_foreign_position",
-        "is_read_only(run.session)",
+        "_refuse_ahead",
+        "is_replica",
         "False",
         f"{CHANGE_GUARDS}::test_a_replica_that_is_behind_is_tried_again",
     ),
     Mutant(
         "changes: an LSN given out again is noticed by its commit time",
         "is_same_commit_time",
-        "(recorded - mapped) % _QUARTER_HOUR == timedelta()",
+        "beside <= 2 * _ROUNDING and apart <= _ZONES_APART + _ROUNDING",
         "True",
         f"{CHANGE_GUARDS}::test_a_restored_database_that_has_overtaken_the_position_is_refused",
+    ),
+    Mutant(
+        "changes: an LSN that the server has no commit for is noticed",
+        "other_history",
+        "_has_to_be_there(stored.lsn, answers)",
+        "False",
+        f"{HISTORY}::test_a_restored_database_in_which_no_lsn_coincides_is_refused",
+    ),
+    Mutant(
+        "changes: a mapping that was trimmed proves nothing",
+        "_has_to_be_there",
+        "kept and answers.smallest is not None and answers.smallest <= lsn",
+        "kept",
+        f"{HISTORY}::test_a_mapping_that_was_trimmed_by_hand_proves_nothing",
+    ),
+    Mutant(
+        "snapshot: none is taken of another history into the same bronze",
+        "bronze_for_snapshot",
+        "refuse_other_history(session, source.description.instance, bronze=bronze, label=label)",
+        "pass",
+        f"{HISTORY}::test_a_restored_database_in_which_no_lsn_coincides_is_refused",
     ),
     Mutant(
         "changes: below a newer instance's start capture itself is the bound",

@@ -143,7 +143,12 @@ def test_a_quiet_position_moves_seldom(
         (None, True),
         (NOON + timedelta(hours=1), True),
         (NOON - timedelta(hours=5, minutes=45), True),
-        (NOON + timedelta(milliseconds=3), False),
+        (NOON + timedelta(milliseconds=3), True),
+        (NOON - timedelta(milliseconds=1), True),
+        (NOON + timedelta(hours=2, milliseconds=-4), True),
+        (NOON + timedelta(seconds=3), False),
+        (NOON - timedelta(minutes=15, seconds=3), False),
+        (NOON + timedelta(days=2), False),
         (NOON + timedelta(minutes=7), False),
     ],
 )

@@ -159,6 +159,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "cdc_server_zone": cdc.server_zone,
     "cdc_commit_time_by_offset": lambda: cdc.commit_time(S),
     "cdc_commit_time_by_zone": lambda: cdc.commit_time(S, ZONE),
+    "cdc_history": lambda: cdc.history("dbo_orders", [S, E], ZONE),
     "cdc_newest_mapping": cdc.newest_mapping,
     "cdc_mappings_between": lambda: cdc.mappings_between(S, E, limit=1, zone=ZONE),
     "cdc_any_change": lambda: cdc.any_change("dbo_orders", after=S),

@@ -244,11 +244,12 @@ class Engine:
                         / f"{database.database_id}-{len(self._replicas)}-{name.encode().hex()}.db"
                     )
                     copies[key] = Database(path, database.database_id, self.registry.pool, read_only=True)
-                self._copy(database, copies[key])
+                self.copy_database(database, copies[key])
             for key in set(copies) - set(self._databases):
                 copies.pop(key).close()
 
-    def _copy(self, database: Database, copy: Database) -> None:
+    def copy_database(self, database: Database, copy: Database) -> None:
+        """All of one database in place of all of another."""
         source, target = database.take(None), copy.take(None)
         try:
             source.connection.backup(target.connection)

@@ -2,4 +2,4 @@ SELECT d.name AS database_name, SUSER_SNAME() AS login_name, USER_NAME() AS user
        d.is_cdc_enabled, d.snapshot_isolation_state, d.is_read_committed_snapshot_on,
        d.collation_name
 FROM sys.databases AS d
-WHERE d.database_id = DB_ID()
+WHERE d.name = DB_NAME()
