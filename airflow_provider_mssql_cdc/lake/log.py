@@ -125,9 +125,12 @@ _KNOWN_FEATURES = frozenset(
         "columnMapping",
         "v2Checkpoint",
         "deletionVectors",
+        "variantType",
+        "variantType-preview",
     }
 )
-"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do."""
+"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do.
+variantType is put there by delta-rs' own RESTORE, on tables without such a column."""
 
 _COLUMN_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 

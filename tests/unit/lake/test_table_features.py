@@ -26,7 +26,7 @@ UNKNOWN = (
     "allowColumnDefaults",
     "neverHeardOf",
 )
-READERS_TOO = ("typeWidening", "vacuumProtocolCheck", "v2Checkpoint")
+READERS_TOO = ("typeWidening", "vacuumProtocolCheck", "v2Checkpoint", "variantType")
 
 
 @pytest.fixture
@@ -73,7 +73,9 @@ def test_a_feature_that_cannot_be_honoured_is_refused_by_name(world: World, name
         open_silver(world.silver_at)
 
 
-@pytest.mark.parametrize("name", ["appendOnly", "changeDataFeed", "checkConstraints", "v2Checkpoint"])
+@pytest.mark.parametrize(
+    "name", ["appendOnly", "changeDataFeed", "checkConstraints", "v2Checkpoint", "variantType"]
+)
 def test_a_feature_that_asks_nothing_is_written_under(world: World, name: str) -> None:
     by_another_engine(world.bronze_at, feature(name))
     world.snapshot(2, [snapshot_row(2, {"id": 1, "v": "b"})])
