@@ -22,7 +22,6 @@
         ├── SourceObjectMissing     a table, column or capture instance that is not there
         ├── StatementFailed         the server refused a statement for a reason not named here
         ├── UnsupportedKey          a key that cannot be cut or matched
-        ├── UnsupportedType         a column type that needs a cast by the user
         ├── ValueDoesNotFit         a value that its planned column cannot hold
         ├── IsolationRefused        SNAPSHOT asked for and not allowed (3952)
         ├── RetentionGap            changes that are needed have been purged
@@ -132,10 +131,6 @@ class StatementFailed(PermanentError):
 
 class UnsupportedKey(PermanentError):
     """A key that cannot be cut into ranges or that does not identify a row."""
-
-
-class UnsupportedType(PermanentError):
-    """A column type that is read only through a cast the user names."""
 
 
 class ValueDoesNotFit(PermanentError):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedSqlServer", "Replica"]
 
-_MODULES = {"EmbeddedSqlServer": "server", "Replica": "replica"}
+_MODULES = {"EmbeddedSqlServer": "server", "Replica": "listener"}
 _OF_THE_EXTRA = ("numpy", "cryptography")
 
 

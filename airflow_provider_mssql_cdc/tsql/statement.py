@@ -21,13 +21,6 @@ class Statement:
     text: str
     parameters: Mapping[str, str | int] = field(default_factory=lambda: _NO_PARAMETERS)
 
-    @property
-    def driver_arguments(self) -> tuple[str, dict[str, str | int]] | tuple[str]:
-        """What ``cursor.execute`` takes: without parameters a driver leaves ``%%`` as it is."""
-        if self.parameters:
-            return self.text, dict(self.parameters)
-        return (self.text.replace("%%", "%"),)
-
 
 _MARKER = re.compile(r"%%|%\((\w+)\)s")
 
