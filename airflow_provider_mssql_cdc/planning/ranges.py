@@ -253,13 +253,18 @@ def key_of(row: Mapping[str, Any], columns: Sequence[Column], *, shared: Bound =
     :raises UnsupportedKey: a key that no text can carry.
     """
     rest = range(len(shared), len(columns))
-    values = tuple(row[f"k{index}"] for index in rest)
+    values = tuple(_text(row[f"k{index}"]) for index in rest)
     for index, value in zip(rest, values, strict=True):
         if value is not None and not _is_exact(value):
             raise UnsupportedKey(
                 f"one range: a key in column {columns[index].name} holds characters that no text can carry"
             )
     return (*shared, *values)
+
+
+def _text(value: Any) -> Any:
+    """A key of nchar or nvarchar comes as UTF-16 units: half of a pair stays one."""
+    return value.decode("utf-16-le", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _is_exact(value: object) -> bool:

@@ -43,6 +43,8 @@ class PlannedBatches:
     def _checked(self, cast: Cast, column: pa.Array, name: str) -> pa.Array:
         try:
             return cast(column)
+        except UnicodeDecodeError:
+            raise half_a_pair(self._table, name) from None  # its text shows the value
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as exc:
             raise does_not_fit(self._table, name, self._planned.field(name).type) from exc
 
@@ -52,6 +54,8 @@ class PlannedBatches:
             return lambda column: in_calendar(column.cast(wanted))
         if source == wanted:
             return None
+        if pa.types.is_string(wanted) and (pa.types.is_binary(source) or pa.types.is_large_binary(source)):
+            return text_of_units
         if not _is_harmless(source, wanted):
             raise SchemaDrift(
                 f"{self._table}: column {target.name} comes as {source}, planned was {wanted}; "
@@ -72,6 +76,31 @@ def check_names(sent: Sequence[str], planned: pa.Schema, *, table: str) -> None:
         )
 
 
+def text_of_units(column: pa.Array) -> pa.Array:
+    """Strings from their UTF-16 units; where all are ASCII, without looking at each.
+
+    :raises UnicodeDecodeError: half of a surrogate pair stands alone.
+    """
+    plain = None if column.offset else _ascii(column)
+    if plain is not None:
+        return plain
+    values = (None if units is None else units.decode("utf-16-le") for units in column.to_pylist())
+    return pa.array(values, pa.string())
+
+
+def _ascii(column: pa.Array) -> pa.Array | None:
+    large = pa.types.is_large_binary(column.type)
+    validity, offsets, data = column.buffers()
+    ends = pa.Array.from_buffers(pa.int64() if large else pa.int32(), len(column) + 1, [None, offsets])
+    text = "" if data is None else data[: ends[-1].as_py()].to_pybytes().decode("utf-16-le", "replace")
+    if not text.isascii():
+        return None
+    halved = pc.divide(ends, pa.scalar(2, ends.type)).buffers()[1]
+    kind = pa.large_string() if large else pa.string()
+    array = pa.Array.from_buffers(kind, len(column), [validity, halved, pa.py_buffer(text.encode())])
+    return array.cast(pa.string())
+
+
 def in_calendar(column: pa.Array) -> pa.Array:
     """The column itself, when all its instants are in the years 1 to 9999.
 
@@ -83,6 +112,18 @@ def in_calendar(column: pa.Array) -> pa.Array:
     if lowest is not None and not FIRST_MICROSECOND <= lowest <= highest <= LAST_MICROSECOND:
         raise OverflowError
     return column
+
+
+def half_a_pair(table: str, column: str) -> ValueDoesNotFit:
+    """:param column: its name in the lake."""
+    name = source_name(column)
+    return ValueDoesNotFit(
+        f"{table}: column {shown(name)} holds half of a surrogate pair, a character that was cut in two (by "
+        "LEFT or by a short column, for instance), which no Unicode text can hold; nothing of what was read "
+        "is committed. Correct the value at the source, or load the column's UTF-16 units as binary: "
+        f"casts={{{name!r}: 'varbinary(max)'}}",
+        column=name,
+    )
 
 
 def does_not_fit(table: str, column: str, planned: pa.DataType) -> ValueDoesNotFit:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pymssql
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, in_calendar
+from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, half_a_pair, in_calendar
 from airflow_provider_mssql_cdc.source.connect import pymssql_arguments, trusted_by_freetds
 from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, assembled, check_count
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
@@ -134,14 +134,22 @@ def _column(values: Sequence[Any], field: pa.Field, table: str) -> pa.Array:
     try:
         array = pa.array(_texts(values) if field.type == pa.string() else values, field.type)
         return in_calendar(array) if pa.types.is_timestamp(field.type) and field.type.tz else array
+    except UnicodeDecodeError:
+        raise half_a_pair(table, field.name) from None
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         # the exception's text shows the value
         raise does_not_fit(table, field.name, field.type) from None
 
 
 def _texts(values: Sequence[Any]) -> Sequence[Any]:
-    """Texts as they are, UUIDs as the server and the other driver print them."""
-    if isinstance(next((value for value in values if value is not None), None), UUID):
+    """Texts as they are or from their UTF-16 units, UUIDs as the server and the other driver print them.
+
+    :raises UnicodeDecodeError: half of a surrogate pair stands alone.
+    """
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, bytes):
+        return [None if value is None else value.decode("utf-16-le") for value in values]
+    if isinstance(first, UUID):
         return [None if value is None else str(value).upper() for value in values]
     return values
 

@@ -177,6 +177,23 @@ def _plain_text(value: str, name: str) -> BoundText:
     return BoundText(f"({' + '.join(texts)})", parameters)
 
 
+def utf16_units(unicode: str, expression: str) -> str:
+    """T-SQL for a text's UTF-16 units as bytes: SQL Server keeps half a surrogate pair, drivers replace it.
+
+    :param unicode: the nvarchar that holds every value, see :func:`unicode_type`.
+    """
+    length = unicode.removeprefix("nvarchar(").removesuffix(")")
+    size = length if length == "max" else 2 * int(length)
+    return f"CAST(CAST({expression} AS {unicode}) AS varbinary({size}))"
+
+
+def key_text(sql_type: SqlType, expression: str) -> str:
+    """A key value on its way to a bound: :func:`exact_text`, of nchar and nvarchar as UTF-16 units."""
+    if sql_type.name in {"nchar", "nvarchar"}:
+        return utf16_units(unicode_type(sql_type), expression)
+    return exact_text(sql_type, expression)
+
+
 def unicode_type(sql_type: SqlType) -> str:
     """The nvarchar that holds every value of a char type."""
     characters = sql_type.max_length // 2 if sql_type.name in {"nchar", "nvarchar"} else sql_type.max_length

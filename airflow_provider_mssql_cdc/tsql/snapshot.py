@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.source_table import Column, PlannedColumn, SourceTable
 from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, SqlType
-from airflow_provider_mssql_cdc.tsql.bounds import exact_text, is_bindable, unicode_type
+from airflow_provider_mssql_cdc.tsql.bounds import exact_text, is_bindable, unicode_type, utf16_units
 from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier, result_name
 from airflow_provider_mssql_cdc.tsql.predicates import Predicate, range_pieces
 from airflow_provider_mssql_cdc.tsql.statement import Statement
@@ -20,7 +20,7 @@ _PROJECTED = {
     "rowversion": "CAST({0} AS binary(8))",
     "xml": "CAST({0} AS nvarchar(max))",
     "text": "CAST({0} AS nvarchar(max))",
-    "ntext": "CAST({0} AS nvarchar(max))",
+    "ntext": utf16_units("nvarchar(max)", "{0}"),
     "image": "CAST({0} AS varbinary(max))",
     "json": "CAST({0} AS nvarchar(max))",
     "vector": "CAST({0} AS nvarchar(max))",
@@ -46,7 +46,8 @@ def cast_projection(name: str, sql_type: SqlType, target: SqlType) -> str:
         return f"CAST({exact_text(sql_type, column)} AS {target.declaration})"  # digits and letters only
     if target.name in CHAR_TYPES:
         read = unicode_type(target)
-        return _whole(column, read, wide="nvarchar", limit=None if _holds(target, sql_type) else target)
+        limit = None if _holds(target, sql_type) else target
+        return utf16_units(read, _whole(column, read, wide="nvarchar", limit=limit))
     if target.name in BINARY_TYPES:
         fits = sql_type.name not in CHAR_TYPES and _holds(target, sql_type)
         return _whole(column, target.declaration, wide="varbinary", limit=None if fits else target)
@@ -83,6 +84,8 @@ def _whole(column: str, read: str, *, wide: str, limit: SqlType | None) -> str:
 def _projected(sql_type: SqlType) -> str:
     if sql_type.name in {"char", "varchar"}:
         return f"CAST({{0}} AS {unicode_type(sql_type)})"
+    if sql_type.name in {"nchar", "nvarchar"}:
+        return utf16_units(unicode_type(sql_type), "{0}")
     return _PROJECTED.get(sql_type.name, "{0}")
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 from airflow_provider_mssql_cdc.embedded.tds import type_info
 from airflow_provider_mssql_cdc.embedded.tds.plain import (
     DATETIME_TICKS_PER_DAY,
     GUID_WIRE_ORDER,
     TICKS_PER_DAY,
-    codec_of_column,
 )
 from airflow_provider_mssql_cdc.embedded.tds.type_info import collation
 
@@ -241,15 +241,15 @@ def _binaries(values: Values) -> list[Cells] | None:
 
 def _wide_strings(values: Values) -> list[Cells] | None:
     lengths, present, values = _lengths(values, "")
-    data = "".join(values).encode("utf-16-le", "surrogatepass")
+    data = halves.utf16("".join(values))
     if len(data) != 2 * int(lengths.sum()):  # some characters are two units
-        pieces = [value.encode("utf-16-le", "surrogatepass") for value in values]
-        return _variable(_lengths_of(pieces), present, data)
+        pieces = [halves.utf16(value) for value in values]
+        return _variable(_lengths_of(pieces), present, b"".join(pieces))
     return _variable(2 * lengths, present, data)
 
 
 def _narrow_strings(sql_type: SqlType) -> ColumnEncoder:
-    codec, errors = codec_of_column(sql_type)
+    codec = collation(sql_type.collation).codec
     single_byte = collation(sql_type.collation).single_byte
 
     def cells(values: Values) -> list[Cells] | None:
@@ -258,8 +258,8 @@ def _narrow_strings(sql_type: SqlType) -> ColumnEncoder:
         if text.isascii():
             return _variable(lengths, present, text.encode("ascii"))
         if single_byte:
-            return _variable(lengths, present, text.encode(codec, errors))
-        pieces = [value.encode(codec, errors) for value in values]
+            return _variable(lengths, present, text.encode(codec, "replace"))
+        pieces = [value.encode(codec, "replace") for value in values]
         return _variable(_lengths_of(pieces), present, b"".join(pieces))
 
     return cells

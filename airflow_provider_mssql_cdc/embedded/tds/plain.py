@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.seam import GUID_ORDER, MAX, ResultColumn, Row, SqlType
 from airflow_provider_mssql_cdc.embedded.tds import type_info
 from airflow_provider_mssql_cdc.embedded.tds.type_info import (
@@ -137,16 +138,11 @@ def _guid(_: SqlType) -> ValueEncoder:
     return _short(lambda stored: bytes(stored[i] for i in GUID_WIRE_ORDER))
 
 
-def codec_of_column(sql_type: SqlType) -> tuple[str, str]:
-    """Python's codec and error handler for a character column."""
-    if type_info.name_of(sql_type) in ("nchar", "nvarchar", "ntext", "xml"):
-        return "utf-16-le", "surrogatepass"  # SQL Server stores half a pair, too
-    return collation(sql_type.collation).codec, "replace"
-
-
 def _characters(sql_type: SqlType) -> ValueEncoder:
-    codec, errors = codec_of_column(sql_type)
-    return _bytes_of(sql_type, lambda text: text.encode(codec, errors))
+    if type_info.name_of(sql_type) in ("nchar", "nvarchar", "ntext", "xml"):
+        return _bytes_of(sql_type, halves.utf16)
+    codec = collation(sql_type.collation).codec
+    return _bytes_of(sql_type, lambda text: text.encode(codec, "replace"))
 
 
 def _binary(sql_type: SqlType) -> ValueEncoder:

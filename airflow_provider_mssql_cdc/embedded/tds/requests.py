@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.seam import GUID_ORDER, MAX, Parameter, SqlType
 from airflow_provider_mssql_cdc.embedded.tds import type_info as t
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
@@ -200,7 +201,7 @@ def _chunks(cursor: Cursor) -> bytes | None:
 
 
 def _wide(data: bytes) -> str:
-    return data.decode("utf-16-le", "surrogatepass")
+    return halves.from_utf16(data)
 
 
 def _signed(data: bytes) -> int:
@@ -304,7 +305,7 @@ class TransactionRequest:
 
 def sql_batch(body: bytes) -> str:
     cursor = _after_headers(body)
-    return cursor.rest().decode("utf-16-le", "surrogatepass")
+    return halves.from_utf16(cursor.rest())
 
 
 def calls(body: bytes) -> list[Call]:

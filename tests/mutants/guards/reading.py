@@ -9,7 +9,23 @@ BOUNDS = "tests/contract/test_portable_keys.py::test_a_bound_finds_the_row_that_
 SEEKS = "tests/scenarios/test_ranges_seek.py::test_every_row_is_read_once_and_no_range_visits_anothers_rows"
 ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
 
+HALVES = "tests/unit/jobs/test_half_pairs.py"
+
 MUTANTS = (
+    Mutant(
+        "P6 half a surrogate pair is read as what it is",
+        "_projected",
+        """sql_type.name in {"nchar", "nvarchar"}""",
+        "False",
+        f"{HALVES}::test_half_a_pair_is_an_error_that_names_its_column_in_snapshot_and_changes",
+    ),
+    Mutant(
+        "P6 half a surrogate pair bounds no range",
+        "key_text",
+        """sql_type.name in {"nchar", "nvarchar"}""",
+        "False",
+        f"{HALVES}::test_a_key_with_half_a_pair_bounds_no_range",
+    ),
     Mutant(
         "P1 the session that reads has passed the stamp",
         "_check_stamp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, functions, operators
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
@@ -109,7 +110,7 @@ def constant(compiler: Compiler, node: tree.Literal) -> Typed:
 def _text(compiler: Compiler, node: tree.Literal) -> Typed:
     name = compiler.catalog.collation
     if node.kind == "nvarchar":
-        units = len(node.text.encode("utf-16-le")) // 2
+        units = halves.units(node.text)
         return Typed(
             literal(node.text), types.nvarchar(max(units, 1) if units <= 4000 else -1, name), False, True
         )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import syntax_error
 from airflow_provider_mssql_cdc.embedded.engine.values import types
@@ -100,11 +101,7 @@ def _len(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     if types.family(operand.known) == "binary":
         return python(compiler, "len binary", len, [operand], returns=types.INT)
     text = _text(compiler, operand)
-    return python(compiler, "len", lambda t: _units(t.rstrip(" ")), [text], returns=types.INT)
-
-
-def _units(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+    return python(compiler, "len", lambda t: halves.units(t.rstrip(" ")), [text], returns=types.INT)
 
 
 def _datalength(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -112,7 +109,10 @@ def _datalength(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typ
     known, family = operand.known, types.family(operand.known)
     returns = types.BIGINT if known.length == -1 else types.INT
     if family == "string":
-        codec = "utf-16-le" if known.name in types.NATIONAL else collation(known.collation or DEFAULT).codec
+        if known.name in types.NATIONAL:
+            key = ("datalength", "utf-16")
+            return python(compiler, key, lambda t: 2 * halves.units(t), [operand], returns=returns)
+        codec = collation(known.collation or DEFAULT).codec
         key = ("datalength", codec)
         return python(compiler, key, lambda t: len(t.encode(codec, "replace")), [operand], returns=returns)
     if family == "binary":
@@ -133,8 +133,8 @@ def _substring(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Type
 def _cut(value: Any, start: int, length: int) -> Any:
     if length < 0:
         raise SqlError(537, "Invalid length parameter passed to the LEFT or SUBSTRING function.")
-    end = start - 1 + length
-    return value[max(start - 1, 0) : max(end, 0)]
+    first, end = max(start - 1, 0), max(start - 1 + length, 0)
+    return halves.cut(value, first, end) if isinstance(value, str) else value[first:end]
 
 
 def _left_right(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -142,7 +142,11 @@ def _left_right(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typ
     text = _text(compiler, operand)
     if node.name[-1].lower() == "left":
         return python(compiler, "left", lambda t, n: _cut(t, 1, n), [text, length], returns=text.known)
-    return python(compiler, "right", lambda t, n: t[max(len(t) - n, 0) :], [text, length], returns=text.known)
+    return python(compiler, "right", _right, [text, length], returns=text.known)
+
+
+def _right(text: str, length: int) -> str:
+    return halves.cut(text, max(halves.units(text) - length, 0), None)
 
 
 def _replace(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -269,9 +273,10 @@ def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Type
 
 
 def _char(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    values = arguments(compiler, node, scope, least=1)
+    values = [compiler.cast(v, types.INT) for v in arguments(compiler, node, scope, least=1)]
     if node.name[-1].lower() == "nchar":
-        return python(compiler, "nchar", chr, values, returns=types.nvarchar(1, compiler.catalog.collation))
+        returns = types.nvarchar(1, compiler.catalog.collation)
+        return python(compiler, "nchar", lambda v: halves.kept(chr(v)), values, returns=returns)
     decode = collation(compiler.catalog.collation).decode
     key = ("char", compiler.catalog.collation)
     returns = types.varchar(1, compiler.catalog.collation)

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.compile import dml, select
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiled, Compiler
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
@@ -170,7 +171,9 @@ def cut_texts(
 def _cut(value: Any, type_: SqlType, size: int) -> Any:
     if not isinstance(value, str):
         return None if value is None else value[:size]
-    codec = "utf-16-le" if type_.name in types.NATIONAL else collation(type_.collation or DEFAULT).codec
+    if type_.name in types.NATIONAL:
+        return halves.cut(value, 0, size // 2)
+    codec = collation(type_.collation or DEFAULT).codec
     return value.encode(codec, "replace")[:size].decode(codec, "ignore")
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
     converter,
@@ -97,7 +98,7 @@ def guessed_type(value: Any) -> SqlType:
         return SqlType("time", scale=7)
     if isinstance(value, uuid.UUID):
         return SqlType("uniqueidentifier")
-    units = len(str(value).encode("utf-16-le", "replace")) // 2
+    units = halves.units(halves.kept(str(value)))
     return types.nvarchar(-1 if units > 4000 else max(units, 1))
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
 from airflow_provider_mssql_cdc.embedded.engine.values.texts import from_text, to_text
@@ -108,13 +109,13 @@ def store_text(type_: SqlType, *, assign: bool) -> Callable[[str], str]:
 
 def _fit_utf16(text: str, limit: int | None, *, padded: bool, assign: bool) -> str:
     if limit is None:
-        return text
-    units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+        return halves.kept(text)
+    text = halves.kept(text)
+    units = halves.units(text)
     if units > limit:
-        cut = text.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
-        if assign and text[len(cut) :].strip(" "):
+        if assign and halves.cut(text, limit, None).strip(" "):
             raise too_long(text)
-        return cut
+        return halves.cut(text, 0, limit)
     return text + " " * (limit - units) if padded else text
 
 
@@ -182,6 +183,9 @@ def _direct(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
     """Conversions of every row of a large read, where the target holds whatever the source does."""
     if source.name == "uniqueidentifier" and target.name in ("varchar", "nvarchar"):
         return guid_text if (types.characters(target) or GUID_CHARACTERS) >= GUID_CHARACTERS else None
+    if source.name in types.NATIONAL and target.name == "varbinary":
+        room = target.length == MAX or 0 < (source.length or 0) <= (target.length or 0)
+        return halves.utf16 if room else None
     return _widened(source, target)
 
 
@@ -256,7 +260,7 @@ def _step(source: SqlType, target: SqlType, style: int | None, *, assign: bool) 
         return from_text(target, style, source=source, assign=assign)
     if a == "opaque" and b == "binary":
         store = store_binary(target, assign=assign)
-        return lambda v: store(v if isinstance(v, bytes) else str(v).encode("utf-16-le"))
+        return lambda v: store(v if isinstance(v, bytes) else halves.utf16(str(v)))
     if b == "opaque":
         render = to_text(source, types.nvarchar(-1), None)
         return render or (lambda v: v)

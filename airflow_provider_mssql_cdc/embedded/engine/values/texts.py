@@ -7,6 +7,7 @@ import uuid
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
 from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlError, SqlType
@@ -73,7 +74,7 @@ def _binary_text(target: SqlType, style: int | None) -> Callable[[bytes], str]:
         prefix = "0x" if style == 1 else ""
         return lambda v: prefix + v.hex().upper()
     if target.name in types.NATIONAL:
-        return lambda v: v.decode("utf-16-le", "replace")
+        return halves.from_utf16
     return collation(target.collation or DEFAULT).decode
 
 
@@ -153,7 +154,7 @@ def _text_to_binary(
     if style in (1, 2):
         return lambda v: fit(_hex_bytes(v, source, target, prefix=style == 1))
     if source.name in types.NATIONAL:
-        return lambda v: fit(v.encode("utf-16-le"))
+        return lambda v: fit(halves.utf16(v))
     return lambda v: fit(collation(source.collation or DEFAULT).encode(v))
 
 

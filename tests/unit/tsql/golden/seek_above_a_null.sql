@@ -1,4 +1,4 @@
-SELECT TOP (1) CAST(d.[__$k0] AS nvarchar(40)) AS k0, CONVERT(varchar(18), CAST(d.[__$k1] AS binary(8)), 1) AS k1,
+SELECT TOP (1) CAST(CAST(d.[__$k0] AS nvarchar(40)) AS varbinary(80)) AS k0, CONVERT(varchar(18), CAST(d.[__$k1] AS binary(8)), 1) AS k1,
        d.[__$n] AS keys_read,
        0 AS is_lower
 FROM (
