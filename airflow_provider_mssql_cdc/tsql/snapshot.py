@@ -49,7 +49,7 @@ def cast_projection(name: str, sql_type: SqlType, target: SqlType) -> str:
         limit = None if _holds(target, sql_type) else target
         return utf16_units(read, _whole(column, read, wide="nvarchar", limit=limit))
     if target.name in BINARY_TYPES:
-        fits = sql_type.name not in CHAR_TYPES and _holds(target, sql_type)
+        fits = target.is_max or (sql_type.name not in CHAR_TYPES and _holds(target, sql_type))
         return _whole(column, target.declaration, wide="varbinary", limit=None if fits else target)
     return _projected(target).replace("{0}", f"CAST({column} AS {target.declaration})")
 

@@ -135,7 +135,7 @@ def test_a_key_with_half_a_pair_bounds_no_range(
     for number in range(40):
         server.execute(f"INSERT dbo.coded VALUES (N'cut ' + NCHAR({0xD800 + number}))")
     server.enable_cdc("dbo.coded")
-    request = PlanRequest(world.table, world.attempt("plan"), rows_per_range=10, wait_seconds=0)
+    request = PlanRequest(world.table, world.attempt("plan"), max_ranges=4, rows_per_range=10, wait_seconds=0)
     planned = plan_snapshot(request, connect=world.session)
     assert len(planned) == 1
     with pytest.raises(ValueDoesNotFit, match="half of a surrogate pair"):
