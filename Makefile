@@ -9,10 +9,14 @@ PLAIN := -q -m "not soak"
 PARALLEL := -n auto --dist loadfile
 ARGS ?=
 ROUNDS ?= 200
+# What the tests' processes sent and what the stand-in accepted, for test-grammar.
+STATEMENTS := $(CURDIR)/.statements
+COLLECTING := mkdir -p "$(STATEMENTS)" && MSSQL_CDC_TEST_STATEMENTS="$(STATEMENTS)"
+GRAMMAR_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-oldest soak mutants scenarios bench load ui clean
+	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +30,8 @@ $(VENV)/.made: pyproject.toml .ci/environment .ci/system_libraries.py
 demo: $(VENV)/.made ## load a real table from the embedded server into Delta Lake, and show it
 	$(RUN) -m demo $(ARGS)
 
-test: lint types test-unit test-properties test-contract test-scenarios test-dags ## everything CI runs
+test: GRAMMAR_ARGS := --collected
+test: lint types fresh-statements test-unit test-properties test-contract test-scenarios test-dags test-grammar ## everything CI runs
 
 lint: $(VENV)/.made ## ruff
 	$(RUN) -m ruff check .
@@ -35,22 +40,32 @@ types: $(VENV)/.made ## mypy, strict
 	$(RUN) -m mypy
 
 test-unit: $(VENV)/.made ## one layer at a time
-	$(PYTEST) $(PLAIN) $(PARALLEL) tests/unit $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/unit $(ARGS)
 
 test-properties: $(VENV)/.made ## statements about all values, tried on many
-	$(PYTEST) $(PLAIN) $(PARALLEL) tests/properties $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/properties $(ARGS)
 
 test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN adds another server
-	$(PYTEST) $(PLAIN) tests/contract $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) tests/contract $(ARGS)
 
 test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of them
-	$(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
 
 scenarios: $(VENV)/.made ## all of them; Airflow on PostgreSQL where it is installed
 	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -o faulthandler_timeout=0 tests/scenarios $(ARGS)
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
-	$(PYTEST) $(PLAIN) tests/dags $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) tests/dags $(ARGS)
+
+test-grammar: $(VENV)/.made .venv-grammar/.made ## what was sent and accepted, parsed by Microsoft's T-SQL grammar
+	MSSQL_CDC_TEST_STATEMENTS="$(STATEMENTS)" $(RUN) -m tests.grammar.check --parser .venv-grammar/bin/python $(GRAMMAR_ARGS)
+
+fresh-statements:
+	rm -rf "$(STATEMENTS)"
+
+.venv-grammar/.made: .ci/grammar
+	PYTHON="$(PYTHON)" .ci/grammar .venv-grammar
+	@touch $@
 
 test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions that pyproject.toml allows
 	.venv-oldest/bin/python -m pytest -q tests/unit $(ARGS)
@@ -78,5 +93,5 @@ ui: $(VENV)/.made ## the example DAGs in Airflow's own UI, on 127.0.0.1:8080 (AR
 	$(RUN) -m demo.ui $(ARGS)
 
 clean: ## environments, caches and what the demo left
-	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
+	rm -rf .venv .venv-oldest .venv-grammar .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

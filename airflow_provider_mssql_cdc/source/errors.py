@@ -93,7 +93,14 @@ RULES = (
         "The server asks to come back later (paused, moving, out of a resource, or a snapshot that a change "
         "of the table overtook)",
         _numbers(
+            # Microsoft's pages "Database engine events and errors" (0 to 999, 1000 to 1999 ...)
             *(3960, 3961, 3953, 3966, 6005, 6006, 17142, 18451, 701, 802, 8645, 8651, 9002),
+            # a session or a statement that was ended for want of locks, latches, versions or time
+            *(596, 844, 845, 847, 1204, 3958, 3959, 8628, 10922),
+            # a database that is being recovered, restored or handed over
+            *(921, 922, 927, 952, 35293),
+            # Azure SQL Database ended a session that used too much for the moment
+            *(40549, 40551, 40553),
             *(40197, 40501, 40540, 40613, 40143, 49918, 49919, 49920, 10928, 10929, 10936, 4221),
             *(615, 976, 978, 979, 982, 983, 988, 41301, 41302, 41305, 41325, 42108, 42109),
         ),
@@ -211,6 +218,14 @@ def translate(exc: BaseException, *, doing: str, connected: bool = True) -> Mssq
     return rule.error(f"{doing}: {_said(reported, rule)}. {remedy}")
 
 
+_PASSES = re.compile(
+    r"\bre-?run (the|your|this)\b|try again (later|after)|in transition|wait a few minutes"
+    r"|retry (later|the (request|query|statement|operation|connection|transaction))",
+    re.IGNORECASE,
+)
+"""The server's own words for what passes by itself, where the number is not in the table."""
+
+
 def rule_for(reported: Reported) -> Rule:
     """Number first; where a driver keeps it to itself, the text; at last the SQLSTATE's class."""
     if reported.number in BY_NUMBER:
@@ -221,7 +236,7 @@ def rule_for(reported: Reported) -> Rule:
     for rule in RULES:
         if reported.sqlstate and reported.sqlstate.startswith(rule.sqlstates or ("-",)):
             return rule
-    return UNKNOWN
+    return BY_NUMBER[3960] if _PASSES.search(_QUOTED.sub("", reported.text)) else UNKNOWN
 
 
 def reports_of(exc: BaseException) -> Iterator[Reported]:

@@ -13,6 +13,7 @@ from mssql_python import ddbc_bindings
 from mssql_python.cursor import Cursor
 from mssql_python.exceptions import sqlstate_to_exception
 
+from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
 from airflow_provider_mssql_cdc.source.connect import odbc_connection_string, trusted_by_odbc
@@ -106,6 +107,7 @@ class MssqlPythonConnection:
 
 
 def _execute(cursor: _Cursor, statement: Statement) -> None:
+    collect("sent", statement.text)
     text, values = with_question_marks(statement)
     if values:
         cursor.execute(text, values)

@@ -11,6 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pymssql
 
+from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, half_a_pair, in_calendar
 from airflow_provider_mssql_cdc.source.connect import pymssql_arguments, trusted_by_freetds
@@ -80,7 +81,9 @@ class PymssqlConnection:
         # db-lib has one query timeout for the whole process: another connection may have changed it.
         self._connection._conn.query_timeout = self._timeout
         cursor = self._connection.cursor()
-        cursor.execute(with_literals(statement))
+        text = with_literals(statement)
+        collect("sent", text.replace("%", "%%"))
+        cursor.execute(text)
         return cursor
 
 

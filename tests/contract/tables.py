@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
+from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
+from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 from tests.contract.target import Target
 
 
@@ -36,6 +42,30 @@ def made(target: Target, session: SourceSession, definition: str, *inserts: str)
         yield described(session, "dbo", name)
     finally:
         target.run(f"DROP TABLE {quoted}")
+
+
+@contextmanager
+def named(target: Target, session: SourceSession, name: str) -> Iterator[Made]:
+    """A table of that very name, with one column of that name, which holds a 7."""
+    quoted, column = (text.replace("%%", "%") for text in (qualified("dbo", name), quote_identifier(name)))
+    target.run(
+        f"CREATE TABLE {quoted} ({column} int NOT NULL PRIMARY KEY)", f"INSERT INTO {quoted} VALUES (7)"
+    )
+    try:
+        yield described(session, "dbo", name)
+    finally:
+        target.run(f"DROP TABLE {quoted}")
+
+
+def read(
+    session: SourceSession, table: Made, casts: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """All rows as the product reads them."""
+    planned = plan_columns(table.columns, dict(casts))
+    assert planned.problems == ()
+    schema = captured_schema([column.lake for column in planned.columns])
+    statement = select_range(table.table, planned.columns, split_by=(), key_range=KeyRange())
+    return [row for batch in session.read(statement, schema) for row in batch.to_pylist()]
 
 
 def described(session: SourceSession, schema: str, name: str) -> Made:

@@ -135,3 +135,35 @@ class Target:
             f"DROP USER {name}",
             f"DROP LOGIN {name}",
         )
+
+    @cached_property
+    def no_bracket_in_names(self) -> str | None:
+        return self.why_not(
+            "CREATE TABLE dbo.[probe]]name] ([a]]b] int NOT NULL)", "DROP TABLE dbo.[probe]]name]"
+        )
+
+    @cached_property
+    def no_names_of_indexes(self) -> str | None:
+        """Why the catalog calls an index otherwise than CREATE did; None when it keeps the name."""
+        problem = self.why_not(
+            "CREATE TABLE dbo.probe_index (a int NOT NULL, CONSTRAINT probe_key PRIMARY KEY (a))"
+        )
+        if problem is not None:
+            return problem
+        shown = self.rows(
+            "SELECT i.name FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID('dbo.probe_index')"
+        )
+        self.run("DROP TABLE dbo.probe_index")
+        names = [row["name"] for row in shown]
+        return None if names == ["probe_key"] else f"the constraint probe_key is shown as {names}"
+
+    def cuts_without_an_error(self, declared: str, target_type: str, value: str) -> str | None:
+        """Why a branch of CASE that has to fail does not fail here; None when it does."""
+        failing = (
+            f"CAST(CAST(N'no number: ' + CAST(DATALENGTH(p.v) AS nvarchar(20)) AS int) AS {target_type})"
+        )
+        problem = self.why_not(
+            f"SELECT CASE WHEN DATALENGTH(p.v) > 1 THEN {failing} ELSE CAST(p.v AS {target_type}) END AS v "
+            f"FROM (SELECT CAST({value} AS {declared}) AS v) AS p"
+        )
+        return None if problem else f"a text that is no number can be cast to int and {target_type} here"

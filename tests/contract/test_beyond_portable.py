@@ -1,20 +1,24 @@
-"""What only some servers have, found out by asking: seventh digits, UTF-8 collations, SNAPSHOT, logins."""
+"""What only some servers have, found out by asking: seventh digits, UTF-8 collations, SNAPSHOT, logins,
+brackets in names, names of constraints, casts that fail."""
 
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.errors import LoginFailed, PermissionDenied
+from airflow_provider_mssql_cdc.errors import LoginFailed, PermissionDenied, ValueDoesNotFit
 from airflow_provider_mssql_cdc.model.key_range import KeyRange, ranges_between
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.tsql import catalog
+from airflow_provider_mssql_cdc.tsql.identifiers import qualified
 from airflow_provider_mssql_cdc.tsql.keys import first_key
 from airflow_provider_mssql_cdc.tsql.snapshot import count_range, select_range
 from airflow_provider_mssql_cdc.tsql.statement import Statement
-from tests.contract.tables import made
+from tests.contract.tables import made, named, read
 from tests.contract.target import Target
 
 
@@ -108,3 +112,50 @@ def test_a_wrong_password_and_a_missing_grant_are_told_apart(target: Target, dri
             assert session.rows(select) == []
     finally:
         target.run(f"DROP TABLE dbo.{name}", f"DROP USER {name}", f"DROP LOGIN {name}")
+
+
+@pytest.mark.parametrize("name", ["a]b", "]", "[a]]b]"])
+def test_a_name_with_a_bracket_is_quoted_wherever_it_stands(
+    target: Target, session: SourceSession, name: str
+) -> None:
+    require(target.no_bracket_in_names)
+    with named(target, session, name) as table:
+        (row,) = read(session, table)
+        assert list(row.values()) == [7]
+        assert table.columns[0].name == name
+
+
+def test_indexes_and_constraints_are_called_by_their_names(target: Target, session: SourceSession) -> None:
+    require(target.no_names_of_indexes)
+    definition = "a int NOT NULL, c int NOT NULL, CONSTRAINT [its key] PRIMARY KEY (a)"
+    with made(target, session, definition, "CREATE UNIQUE INDEX [by c] ON {t} (c)") as table:
+        rows = session.rows(catalog.unique_indexes(table.table.object_id))
+        assert [(row["index_name"], row["column_name"]) for row in rows] == [("its key", "a"), ("by c", "c")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "target_type", "fits", "value", "too_long"),
+    [
+        ("nvarchar(40)", "varchar(5)", "N'日本x'", "日本x", "N'123456'"),
+        ("varchar(max)", "nvarchar(3)", "'abc'", "abc", "'abcd'"),
+        ("varbinary(40)", "varbinary(2)", "0xFF00", b"\xff\x00", "0xFF0001"),
+    ],
+)
+def test_a_cast_fails_where_it_would_cut(
+    target: Target,
+    session: SourceSession,
+    declared: str,
+    target_type: str,
+    fits: str,
+    value: Any,
+    too_long: str,
+) -> None:
+    require(target.cuts_without_an_error(declared, target_type, too_long))
+    definition = f"n int NOT NULL PRIMARY KEY, v {declared} NULL"
+    inserts = [f"INSERT INTO {{t}} VALUES (1, {fits})", "INSERT INTO {t} VALUES (2, NULL)"]
+    with made(target, session, definition, *inserts) as table:
+        rows = {row["n"]: row["v"] for row in read(session, table, {"v": target_type})}
+        assert rows == {1: value, 2: None}
+        target.run(f"INSERT INTO {qualified('dbo', table.table.name)} VALUES (3, {too_long})")
+        with pytest.raises(ValueDoesNotFit):
+            read(session, table, {"v": target_type})

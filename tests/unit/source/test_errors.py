@@ -40,6 +40,14 @@ BY_NUMBER: list[tuple[int, type[errors.MssqlCdcError]]] = [
     (49920, errors.ServerBusy),
     (10928, errors.ServerBusy),
     (10929, errors.ServerBusy),
+    *(
+        (number, errors.ServerBusy)
+        for number in map(
+            int,
+            "1204 921 922 927 952 596 3958 3959 8628 844 845 847 10922 40549 40551 40553 615 983 976 "
+            "35293".split(),
+        )
+    ),
     (18456, errors.LoginFailed),
     (4060, errors.LoginFailed),
     (229, errors.PermissionDenied),
@@ -64,6 +72,27 @@ def test_the_server_s_number_decides(number: int, expected: type[errors.MssqlCdc
     translated = translate(build(number), doing="erp: reading dbo.orders")
     assert type(translated) is expected
     assert str(translated).startswith(f"erp: reading dbo.orders: Because (error {number}). ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Something moved. Rerun the query.", errors.ServerBusy),
+        ("Rerun your statement when there are fewer active users.", errors.ServerBusy),
+        ("The service is moving. Please TRY AGAIN LATER.", errors.ServerBusy),
+        ("Unable to access database 'shop' because it is in transition.", errors.ServerBusy),
+        ("The database may be offline. Wait a few minutes and try again.", errors.ServerBusy),
+        ("No room for it now. Retry the request.", errors.ServerBusy),
+        ("The column 'rerun the query' is not there.", errors.StatementFailed),
+        ("Cannot use 'try again later' here.", errors.StatementFailed),
+        ("The transition table is not there.", errors.StatementFailed),
+    ],
+)
+@pytest.mark.parametrize("build", [lambda t: odbc("42000", 65001, t), lambda t: db_lib(65001, t)])
+def test_where_the_number_is_unknown_the_server_s_own_words_tell_what_passes(
+    text: str, expected: type[errors.MssqlCdcError], build: Any
+) -> None:
+    assert type(translate(build(text), doing="erp: reading dbo.orders")) is expected
 
 
 @pytest.mark.parametrize(
