@@ -21,8 +21,8 @@ MUTANTS = (
     Mutant(
         "a setting that is not in effect is an error",
         "_judge",
-        "wrong := state.wrong()",
-        "wrong := ()",
+        "state.wrong()",
+        "()",
         f"{SETTINGS}::test_a_server_that_keeps_its_own_setting_is_not_read",
     ),
     Mutant(

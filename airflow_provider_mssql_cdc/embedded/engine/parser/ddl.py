@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.statements import PermissionParser
 
@@ -14,9 +13,7 @@ _DATABASE_OPTIONS_END = ("WITH",)
 @lru_cache(maxsize=1000)
 def parse(sql: str) -> tuple[tree.Statement, ...]:
     """The statements of a batch. Errors: 102 (syntax), 105, 113."""
-    statements = Parser(sql).batch()
-    collect("accepted", sql)
-    return statements
+    return Parser(sql).batch()
 
 
 def parse_expression(sql: str) -> tree.Expression:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.queries import QueryParser
+from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 _DDL = ("CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "DENY", "REVOKE")
 
@@ -18,7 +19,11 @@ class StatementParser(QueryParser):
         while self.token.kind != "end":
             if self.take_operator(";"):
                 continue
+            if statements and isinstance(statements[0], ddl_tree.CreateSchema):
+                raise self.error()  # it is a batch of its own
             statements.append(self.statement(first=not statements))
+            if len(statements) > 1 and isinstance(statements[-1], ddl_tree.CreateSchema):
+                raise SqlError(111, "'CREATE SCHEMA' must be the first statement in a query batch.", 15)
         return tuple(statements)
 
     def statement(self, *, first: bool = False) -> tree.Statement:

@@ -190,6 +190,6 @@ def execute_sql(session: Session, parameters: Sequence[Parameter]) -> Iterator[O
             names = [name for name, _, _ in statement.variables]
         for place, parameter in enumerate(parameters[2:]):
             set_variable(session, parameter.name.lower() or names[place], parameter.type, parameter.value)
-        yield from runner.batch(session, parse(text))
+        yield from runner.batch(session, parse(text), text=text)
     finally:
         session.variables = kept

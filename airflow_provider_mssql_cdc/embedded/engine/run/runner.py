@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.embedded.engine.compile import dml
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiled, Compiler
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
 Outcome = ResultSet | RowCount | Message
 
 
-def batch(session: Session, statements: Sequence[tree.Statement]) -> Iterator[Outcome]:
+def batch(
+    session: Session, statements: Sequence[tree.Statement], *, text: str | None = None
+) -> Iterator[Outcome]:
     """The statements of a batch, one after the other; an error ends the batch."""
     for statement in statements:
         yield from run(session, statement)
+    if text is not None:
+        collect("accepted", text)
 
 
 def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
@@ -214,7 +219,7 @@ def _execute(session: Session, statement: tree.Execute) -> Iterator[Outcome]:
     if statement.sql is not None:
         _, text = execution.scalar(session, statement.sql)
         kept, session.variables = session.variables, {}
-        yield from batch(session, parse(text or ""))
+        yield from batch(session, parse(text or ""), text=text)
         session.variables = kept
         return
     parameters = []

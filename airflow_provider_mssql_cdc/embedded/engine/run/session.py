@@ -94,7 +94,7 @@ class Session:
         self._cancelled.clear()
         self.close_cursor()
         self.variables = {p.name.lower(): (p.type, p.value) for p in parameters}
-        return runner.batch(self, parse(sql))
+        return runner.batch(self, parse(sql), text=sql)
 
     def call(self, procedure: str, parameters: Sequence[Parameter]) -> Iterator[Outcome]:
         """Run a stored procedure. Error 2812."""

@@ -64,7 +64,8 @@ def test_a_case_sensitive_database_holds_names_that_differ_by_case(engine: Engin
 
 
 def test_two_schemas_hold_tables_of_one_name(session: Session) -> None:
-    session.run("CREATE SCHEMA sales; CREATE TABLE sales.t (a int); CREATE TABLE dbo.t (a int)")
+    session.run("CREATE SCHEMA sales")
+    session.run("CREATE TABLE sales.t (a int); CREATE TABLE dbo.t (a int)")
     session.run("INSERT INTO sales.t VALUES (1); INSERT INTO t VALUES (2)")
     assert session.rows("SELECT s.a, d.a FROM sales.t AS s CROSS JOIN dbo.t AS d") == [(1, 2)]
     assert session.rows("SELECT sales.t.a, shop.dbo.t.a FROM sales.t CROSS JOIN shop.dbo.t") == [(1, 2)]
