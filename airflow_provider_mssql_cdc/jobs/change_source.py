@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
+from airflow_provider_mssql_cdc.jobs.source_table import key_problems
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import InstanceMark
 from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.planning.keys import choose_key
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.planning.windows import Reach
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe, described_columns
@@ -54,10 +56,17 @@ class ChangeSource:
             source=table.source,
             allow=table.allow or (),
         )
-        if self.description.problems:
-            raise PreflightFailed(table.label, self.description.problems)
+        if problems := (*self.description.problems, *self._key_problems()):
+            raise PreflightFailed(table.label, problems)
         self._recorded: dict[str, RecordedColumns] = {}
         self._siblings: tuple[CaptureInstance, ...] | None = None
+
+    def _key_problems(self) -> tuple[str, ...]:
+        """A cast that was added since the snapshot makes keys one in changes too."""
+        casts, allow = self.table.casts or {}, self.table.allow or ()
+        key, _, _ = choose_key(self.description, self.table.key)
+        planned = plan_columns(self.description.columns, casts, allow).columns
+        return key_problems(self.description, planned, key or (), allow=allow)
 
     @property
     def instance(self) -> CaptureInstance:

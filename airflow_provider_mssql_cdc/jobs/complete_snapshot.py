@@ -12,7 +12,7 @@ from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
 from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
-from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
@@ -134,7 +134,11 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
+<<<<<<< HEAD
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
+=======
+        decide_columns(bronze, source)
+>>>>>>> 8cda3b0 (Key columns: only casts known to be one-to-one, and a code page that CDC keeps; a snapshot decides about columns as changes do)
         refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
         gap = is_proven_gap(coverage, low(session, instance))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
-from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create, problems_with
-from airflow_provider_mssql_cdc.lake.evolution import add_columns, column_drift
+from airflow_provider_mssql_cdc.lake.evolution import add_columns
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
@@ -37,7 +37,8 @@ def bronze_for_snapshot(
     added, NULL in the rows so far; that it was asked for is the decision. Any other snapshot stops at them.
 
     :raises ForeignTable: it belongs to another source table.
-    :raises SchemaDrift: it lacks a column, or has one of another type.
+    :raises SchemaDrift: it lacks a column, has one of another type, or one whose values are in the source
+        table and that the capture instance does not record.
     :raises StateDamaged: what it holds was read from another history than the server's.
     """
     bronze = open_bronze(location)
@@ -45,10 +46,9 @@ def bronze_for_snapshot(
         bronze.check_identity(source.identity)
         label = source.description.table.label
         refuse_other_history(session, source.description.instance, bronze=bronze, label=label)
-    if bronze is not None and resnapshot:
-        drift = column_drift(bronze, source.lake_columns)
-        if drift.added and not drift.retyped:
-            add_columns(bronze, drift.added)
+    decision = decide_columns(bronze, source)
+    if resnapshot and bronze is not None and decision.add:
+        add_columns(bronze, decision.add)
     return open_or_create(location, source.identity, source.lake_columns)
 
 

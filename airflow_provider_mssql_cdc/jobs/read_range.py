@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.errors import (
     ValueDoesNotFit,
 )
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
-from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
@@ -144,6 +144,7 @@ def read_range(
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
         bronze.check_columns(source.lake_columns)
+        decide_columns(bronze, source)
         reached = _check_stamp(session, source, planned=planned, table=table)
         since = reached if verify_counts else None
         files = _stage(session, source, bronze=bronze, planned=planned, attempt=attempt, verify_since=since)

@@ -20,7 +20,13 @@ from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
     write_snapshot_facts,
 )
 from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
-from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, OnStep, loadable_table, unwatched
+from airflow_provider_mssql_cdc.jobs.source_table import (
+    LoadableTable,
+    OnStep,
+    decide_columns,
+    loadable_table,
+    unwatched,
+)
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, commit_wave, landed_wave
 from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
@@ -160,6 +166,7 @@ def read_wave(
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
         bronze.check_columns(source.lake_columns)
+        decide_columns(bronze, source)
         if reason := too_little_headroom(session, source, bronze, stop=planned.stop):
             return Stopped(f"{table.label}: {reason}")
         staged = stage_wave(

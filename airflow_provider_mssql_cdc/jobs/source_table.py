@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_mssql_cdc.errors import PreflightFailed
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.evolution import column_drift
 from airflow_provider_mssql_cdc.model.plan import columns_hash
 from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
-from airflow_provider_mssql_cdc.planning.columns import is_reserved
+from airflow_provider_mssql_cdc.planning.columns import (
+    ColumnDrift,
+    SchemaDecision,
+    decide_schema,
+    is_reserved,
+)
 from airflow_provider_mssql_cdc.planning.keys import KeyChoice, choose_keys
+from airflow_provider_mssql_cdc.planning.one_to_one import cast_problems, code_page_problems
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -84,7 +92,12 @@ def loadable_table(
     description = describe(session, capture_instance=table.capture_instance, source=table.source, allow=allow)
     columns = plan_columns(description.columns, table.casts or {}, allow)
     keys = choose_keys(description, key=table.key, split_by=table.split_by)
-    problems = (*description.problems, *columns.problems, *keys.problems)
+    problems = (
+        *description.problems,
+        *columns.problems,
+        *keys.problems,
+        *key_problems(description, columns.columns, keys.key or (), allow=allow),
+    )
     identity = _identity_of(description, table)
     if problems:
         usable = tuple(column.lake for column in columns.columns if not is_reserved(column.lake.name))
@@ -92,6 +105,34 @@ def loadable_table(
         raise PreflightFailed(table.label, (*problems, *more))
     notes = (*description.notes, *columns.warnings, *keys.reasons)
     return LoadableTable(description, columns.columns, keys, identity, notes, casts=table.casts or {})
+
+
+def key_problems(
+    description: SourceDescription,
+    columns: Sequence[PlannedColumn],
+    key: Sequence[Column],
+    *,
+    allow: Sequence[str],
+) -> tuple[str, ...]:
+    """Why the lake's key would not tell the source's rows apart (P6); ranges are cut on the source's values."""
+    return (*cast_problems(key, columns), *code_page_problems(key, description.facts, allow=allow))
+
+
+def decide_columns(bronze: Bronze | None, source: LoadableTable) -> SchemaDecision:
+    """What ``changes`` would decide about the columns that this snapshot is read with.
+
+    That a snapshot is taken is the user's word for new columns: it has a value for every row.
+
+    :raises SchemaDrift: a column of bronze and the source that the instance does not record would become NULL.
+    """
+    described = source.description
+    return decide_schema(
+        ColumnDrift() if bronze is None else column_drift(bronze, source.lake_columns),
+        instance=described.instance.name,
+        source_columns=described.columns,
+        recorded=described.recorded,
+        accept_nulls=True,
+    )
 
 
 def _identity_of(description: SourceDescription, table: MssqlCdcTable) -> SourceIdentity:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
@@ -75,11 +76,13 @@ class PlannedColumn:
 
     :param projection: T-SQL that both drivers read alike, for instance ``CAST([qty] AS smallint)``;
         percent signs are doubled as in a :class:`~..tsql.statement.Statement`.
+    :param cast: the type that the user has it read as.
     """
 
     source: Column
     lake: LakeColumn
     projection: str
+    cast: SqlType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ class SourceFacts:
     :param last_capture_age_seconds: since the newest entry of ``cdc.lsn_time_mapping``.
     :param snapshot_allowed: ALLOW_SNAPSHOT_ISOLATION is on.
     :param partitioned: the table is partitioned, so partitions may be switched without changes.
+    :param code_pages: of the collations that differ from the database's, and of that one; empty where all
+        are alike.
     """
 
     capture_instance: str
@@ -142,3 +147,4 @@ class SourceFacts:
     memory_optimized: bool | None = None
     partitioned: bool | None = None
     database_collation: str | None = None
+    code_pages: Mapping[str, int | None] = field(default_factory=dict)

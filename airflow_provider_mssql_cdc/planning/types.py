@@ -261,7 +261,7 @@ def _planned(column: Column, target: SqlType | None) -> PlannedColumn:
         read, data_type = cast_projection(column.name, column.sql_type, target), lake_type(target)
     comment, large = _comment(column, target), column.sql_type.is_large
     lake = LakeColumn(lake_name(column.name), column.name, data_type, comment, large)
-    return PlannedColumn(column, lake, read)
+    return PlannedColumn(column, lake, read, None if column.encrypted else target)
 
 
 def lake_type(sql_type: SqlType) -> str:

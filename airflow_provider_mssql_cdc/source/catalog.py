@@ -34,6 +34,7 @@ class SourceDescription:
     """What is known of a table before it is loaded.
 
     :param columns: of the table, in its order; ``captured`` says which ones CDC records.
+    :param recorded: (name, column id) of the columns that the instance records, those that are gone included.
     :param problems: what stands in the way, one sentence each; the caller adds its own and fails with all.
     :param notes: what a person should know, for the log.
     """
@@ -43,6 +44,7 @@ class SourceDescription:
     columns: tuple[Column, ...]
     unique_indexes: tuple[UniqueIndex, ...]
     facts: SourceFacts
+    recorded: frozenset[tuple[str, int]] = frozenset()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -82,7 +84,8 @@ def describe(
         )
     table = _table_of(table_row, database)
     may_unmask = _probe(session, catalog.may_unmask(), "may_unmask")
-    columns = tuple(_columns(session, table, instance, may_unmask=may_unmask))
+    recorded = _recorded(session, instance)
+    columns = tuple(_columns(session, table, recorded, may_unmask=may_unmask))
     facts = _facts(session, database, table_row, instance=instance, columns=columns, others=others)
     judged = preflight(facts, columns=columns, isolation=session.isolation, allow=allow)
     return SourceDescription(
@@ -91,6 +94,7 @@ def describe(
         columns=columns,
         unique_indexes=_unique_indexes(session, table),
         facts=facts,
+        recorded=recorded,
         problems=judged.problems,
         notes=judged.notes,
     )
@@ -195,7 +199,26 @@ def _facts(
         memory_optimized=bool(table_row["is_memory_optimized"]),
         partitioned=_probe(session, catalog.partitioning(table.object_id), "scheme_count"),
         database_collation=database["collation_name"],
+        code_pages=_code_pages(session, columns, database["collation_name"]),
     )
+
+
+def _code_pages(
+    session: SourceSession, columns: Sequence[Column], database_collation: str | None
+) -> dict[str, int | None]:
+    """Asked only where a captured char or varchar column has another collation than the database."""
+    others = {
+        column.sql_type.collation
+        for column in columns
+        if column.captured and column.sql_type.name in {"char", "varchar"} and column.sql_type.collation
+    } - {database_collation}
+    if not others or database_collation is None:
+        return {}
+    pages: dict[str, int | None] = {}
+    for collation in sorted({*filter(None, others), database_collation}):
+        row = _optional(session, catalog.code_page(collation))
+        pages[collation] = None if row is None or row["code_page"] is None else int(row["code_page"])
+    return pages
 
 
 def may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool | None:
@@ -228,12 +251,19 @@ def _row_level_security(session: SourceSession, table: SourceTable) -> bool | No
     return bool(row["policy_count"])
 
 
+def _recorded(session: SourceSession, instance: CaptureInstance) -> frozenset[tuple[str, int]]:
+    rows = session.rows(cdc.captured_columns(instance.name), doing=_ASKING)
+    return frozenset((row["column_name"], int(row["column_id"])) for row in rows)
+
+
 def _columns(
-    session: SourceSession, table: SourceTable, instance: CaptureInstance, *, may_unmask: bool | None
+    session: SourceSession,
+    table: SourceTable,
+    captured: Collection[tuple[str, int]],
+    *,
+    may_unmask: bool | None,
 ) -> Iterator[Column]:
     """The table's columns; one that was dropped and added again has a new id, and CDC records the old one."""
-    rows = session.rows(cdc.captured_columns(instance.name), doing=_ASKING)
-    captured = {(row["column_name"], int(row["column_id"])) for row in rows}
     for row in session.rows(catalog.table_columns(table.object_id), doing=_ASKING):
         yield Column(
             name=row["column_name"],

@@ -93,6 +93,14 @@ def table_columns(object_id: int) -> Statement:
     )
 
 
+def code_page(collation: str) -> Statement:
+    """The code page of a collation's char and varchar, as code_page, a text; NULL where it is not known."""
+    return Statement(
+        "SELECT CAST(COLLATIONPROPERTY(%(collation)s, 'CodePage') AS nvarchar(20)) AS code_page",
+        {"collation": collation},
+    )
+
+
 def unique_indexes(object_id: int) -> Statement:
     """Key columns of the table's unique indexes, in key order; INCLUDE columns are left out.
 
