@@ -37,7 +37,7 @@ def mssql_cdc_bootstrap(
     wait_seconds: int = 600,
     verify_counts: bool = False,
     show_bounds: bool = False,
-    pool: str = "default_pool",
+    pool: str | None = None,
     outlets: Any = None,
     default_args: dict[str, Any] | None = None,
     **task_arguments: Any,
@@ -64,6 +64,7 @@ def mssql_cdc_bootstrap(
         change explains; ``whole``.
     :param show_bounds: show key bounds in the labels of the mapped tasks; ``whole``.
     :param pool: of all three tasks; a pool per source server limits the load on it.
+        By default it is what ``default_args`` say.
     :param outlets: assets, of ``complete`` alone.
     :param default_args: of the task group.
     :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
@@ -74,8 +75,11 @@ def mssql_cdc_bootstrap(
     group = TaskGroup(group_id)
     # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
     group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
+    if pool is not None:  # given: it goes over default_args, which a default of ours must not
+        task_arguments["pool"] = pool
     # The label of the mapped tasks alone: it cannot be rendered on the others, and would fail them.
     unmapped = {name: value for name, value in task_arguments.items() if name != "map_index_template"}
+    given_outlets = {} if outlets is None else {"outlets": outlets}
     with group:
         plan = MssqlCdcPlanOperator(
             task_id="plan",
@@ -90,12 +94,11 @@ def mssql_cdc_bootstrap(
             min_headroom_hours=min_headroom_hours,
             resnapshot=resnapshot,
             wait_seconds=wait_seconds,
-            pool=pool,
             **unmapped,
         )
         if mode == "chunked":
             read = MssqlCdcChunkOperator.partial(
-                task_id="chunk", table=table, pool=pool, **task_arguments
+                task_id="chunk", table=table, **task_arguments
             ).expand(wave=plan.output)
         else:
             read = MssqlCdcSnapshotOperator.partial(
@@ -103,11 +106,10 @@ def mssql_cdc_bootstrap(
                 table=table,
                 verify_counts=verify_counts,
                 show_bounds=show_bounds,
-                pool=pool,
                 **task_arguments,
             ).expand(key_range=plan.output)
         MssqlCdcCompleteOperator(
-            task_id="complete", table=table, staged=read.output, pool=pool, outlets=outlets, **unmapped
+            task_id="complete", table=table, staged=read.output, **unmapped, **given_outlets
         )
     return group
 

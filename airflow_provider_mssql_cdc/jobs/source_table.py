@@ -114,7 +114,7 @@ def key_problems(
     *,
     allow: Sequence[str],
 ) -> tuple[str, ...]:
-    """Why the lake's key would not tell the source's rows apart (P6); ranges are cut on the source's values."""
+    """Why the lake's key would not tell the source's rows apart (P6); ranges are cut on source values."""
     return (*cast_problems(key, columns), *code_page_problems(key, description.facts, allow=allow))
 
 
@@ -123,7 +123,7 @@ def decide_columns(bronze: Bronze | None, source: LoadableTable) -> SchemaDecisi
 
     That a snapshot is taken is the user's word for new columns: it has a value for every row.
 
-    :raises SchemaDrift: a column of bronze and the source that the instance does not record would become NULL.
+    :raises SchemaDrift: a column of both that the instance does not record would become NULL.
     """
     described = source.description
     return decide_schema(

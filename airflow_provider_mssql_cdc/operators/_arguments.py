@@ -11,6 +11,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", "", "none"})
+_LSN_BYTES = 10
 _JINJA = re.compile(r"{{|{%")
 
 
@@ -62,12 +63,21 @@ def is_known_later(value: Any) -> bool:
     return hasattr(value, "resolve") or (isinstance(value, str) and bool(_JINJA.search(value)))
 
 
+def as_lsn(value: Any) -> Any:
+    """An LSN that native rendering has made a number or bytes of, as text again; anything else as it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 80:
+        return Lsn(value).text
+    if isinstance(value, bytes | bytearray) and len(value) == _LSN_BYTES and any(value):
+        return Lsn(int.from_bytes(value, "big")).text
+    return value
+
+
 def lsn(value: Any) -> str | None:
     """An LSN, or a template of one."""
     if is_known_later(value):
         return None
     try:
-        Lsn.parse(value)
+        Lsn.parse(as_lsn(value))
     except ValueError as exc:
         return f"cannot be read: {exc}"
     return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from airflow_provider_mssql_cdc.errors import (
@@ -16,6 +16,7 @@ from airflow_provider_mssql_cdc.errors import (
     StorageFailed,
 )
 from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.operators._arguments import is_known_later
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
@@ -39,7 +40,8 @@ class MssqlCdcOperator(BaseOperator):
     field_checks: ClassVar[dict[str, Callable[[Any], str | None]]] = {}
 
     def __init__(self, *, table: MssqlCdcTable, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Airflow hands its default_args over as arguments; what is mapped over, or handed on, is an XCom.
+        super().__init__(**{**kwargs, "do_xcom_push": True})
         self.table = table
         self._session: SourceSession | None = None
         self._stopped = False
@@ -59,13 +61,25 @@ class MssqlCdcOperator(BaseOperator):
         self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
     ) -> Any:
         """Render a table into a new value: the frozen one is shared by all runs of this process."""
-        render = super().render_template
         if not isinstance(content, MssqlCdcTable):
-            return render(content, context, jinja_env, seen_oids)
+            return self._rendered(content, context, jinja_env, seen_oids)
         try:
-            return content.rendered(lambda value: render(value, context, jinja_env, set()))
+            return content.rendered(lambda value: self._rendered(value, context, jinja_env, set()))
         except ConfigurationError as exc:
             raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+
+    def _rendered(self, content: Any, context: Context, jinja_env: Any, seen_oids: set[int] | None) -> Any:
+        """A text without a template stays as it is.
+
+        ``render_template_as_native_obj=True`` would read it as a Python literal: "30" as a number.
+        """
+        if isinstance(content, str) and not is_known_later(content):
+            return content
+        if type(content) in (list, tuple, set):
+            return type(content)(self._rendered(item, context, jinja_env, seen_oids) for item in content)
+        if type(content) is dict:
+            return {name: self._rendered(it, context, jinja_env, seen_oids) for name, it in content.items()}
+        return super().render_template(content, context, jinja_env, seen_oids)
 
     def execute(self, context: Context) -> Any:
         """Run the job; an error that no retry can mend fails the task at once."""
@@ -84,6 +98,11 @@ class MssqlCdcOperator(BaseOperator):
 
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError
+
+    def skip(self, reason: str) -> NoReturn:
+        """End as skipped, the reason in the task's log: Airflow shows an exception's own text elsewhere."""
+        self.log.info("skipped: %s", reason)
+        raise AirflowSkipException(reason)
 
     def show_label(self, context: Context, *, name: str, text: str) -> None:
         """Label this mapped task in the UI with ``text``, which the user's template may use as ``name``.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.operators._arguments import at_least, flag, one_of, or_none
@@ -95,7 +93,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         while isinstance(outcome := run_changes(request, connect=self.connect), Waiting):
             self._wait(outcome)
         if isinstance(outcome, Skipped):
-            raise AirflowSkipException(outcome.reason)
+            self.skip(outcome.reason)
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:

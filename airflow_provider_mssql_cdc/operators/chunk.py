@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
@@ -47,5 +45,5 @@ class MssqlCdcChunkOperator(MssqlCdcOperator):
 
         outcome = read_wave(self.table, planned, attempt=attempt_of(context), connect=self.connect)
         if isinstance(outcome, Stopped):
-            raise AirflowSkipException(outcome.reason)
+            self.skip(outcome.reason)
         return outcome.to_xcom()

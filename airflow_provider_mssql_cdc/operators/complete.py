@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
 from airflow_provider_mssql_cdc.model.staged import StagedRange
@@ -70,5 +68,5 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
         waves = [WaveOutcome.from_xcom(item) for item in items]
         completed = complete_waves(self.table, waves, attempt=attempt_of(context), connect=self.connect)
         if isinstance(completed, Stopped):
-            raise AirflowSkipException(completed.reason)
+            self.skip(completed.reason)
         return completed

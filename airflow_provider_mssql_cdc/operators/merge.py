@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
-
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.place import place_problems
 from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag, flag_or_template, text
@@ -87,7 +85,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         while isinstance(outcome := merge_silver(order, connect=self.connect), Awaited):
             self._wait(outcome)
         if isinstance(outcome, Skipped):
-            raise AirflowSkipException(outcome.reason)
+            self.skip(outcome.reason)
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: Any, deadline: str | None = None) -> Any:

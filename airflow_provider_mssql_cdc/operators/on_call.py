@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, flag_or_template, lsn
+from airflow_provider_mssql_cdc.operators._arguments import as_flag, as_lsn, flag_or_template, lsn
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MssqlCdcAbandonOperator(MssqlCdcOperator):
         from airflow_provider_mssql_cdc.jobs.abandon_snapshot import abandon
 
         try:
-            snapshot = Lsn.parse(self.snapshot)
+            snapshot = Lsn.parse(as_lsn(self.snapshot))
         except ValueError as exc:
             raise ConfigurationError(f"snapshot: {exc}") from exc
         rows = as_flag(self.delete_rows, name="delete_rows")

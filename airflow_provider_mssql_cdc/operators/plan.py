@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import conf
 
 from airflow_provider_mssql_cdc.operators._arguments import (
@@ -123,7 +122,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
         )
         planned = plan_chunks(request, connect=self.connect)
         if isinstance(planned, Stopped):
-            raise AirflowSkipException(planned.reason)
+            self.skip(planned.reason)
         return [wave.to_xcom() for wave in planned]
 
     def _plan_ranges(self, context: Context) -> list[dict[str, Any]]:

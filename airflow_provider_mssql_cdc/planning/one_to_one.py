@@ -133,10 +133,10 @@ def code_page_problems(key: Sequence[Column], facts: SourceFacts, *, allow: Coll
     """
     accepted = {name.casefold() for name in allow}
     return [
-        f"column {shown(column.name)} ({column.sql_type}, {column.sql_type.collation}) is part of the key and "
-        f"in another code page than the database ({facts.database_collation}): change rows may hold other "
-        "characters than the table, and silver would keep a row twice or lose it. Make the column nvarchar "
-        "or give it the database's collation; if it holds ASCII alone, allow it by name, "
+        f"column {shown(column.name)} ({column.sql_type}, {column.sql_type.collation}) is part of the key "
+        f"and in another code page than the database ({facts.database_collation}): change rows may hold "
+        "other characters than the table, and silver would keep a row twice or lose it. Make the column "
+        "nvarchar or give it the database's collation; if it holds ASCII alone, allow it by name, "
         f'allow=("{column.name}",)'
         for column in key
         if column.name.casefold() not in accepted and is_of_other_code_page(column, facts)

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
-from airflow_provider_mssql_cdc.operators._arguments import flag, is_known_later
+from airflow_provider_mssql_cdc.operators._arguments import as_lsn, flag, is_known_later
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator
 from airflow_provider_mssql_cdc.triggers.capture import FAILED, LATE, MssqlCdcCaptureTrigger
 
@@ -116,7 +116,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         return isinstance(given, dict) and "consistent_after" in given and given["consistent_after"] is None
 
     def _target(self) -> CaptureTarget:
-        return CaptureTarget.of(lsn=self.lsn, time=self.time, consistent_after=self.consistent_after)
+        return CaptureTarget.of(lsn=as_lsn(self.lsn), time=self.time, consistent_after=self.consistent_after)
 
     def _look(self) -> CaptureAnswer:
         from airflow_provider_mssql_cdc.jobs.capture_status import look_at_capture

@@ -39,9 +39,10 @@ int varchar(10) | bigint varchar(11) | float int | float real | float decimal(38
 real decimal(38,10) | float varchar(10) | money int | money decimal(19,2) | money float | money varchar(10)
 smallmoney decimal(10,3) | varchar(50) varchar(10) | char(10) varchar(5) | nvarchar(50) varchar(50)
 nvarchar(50) varchar(max) | nchar(5) char(5) | nvarchar(50) nvarchar(49) | varchar(50) int
-varchar(50) datetime2(3) | varchar(50) varbinary(50) | varchar(36) uniqueidentifier | nvarchar(20) decimal(18,0)
-binary(8) varbinary(4) | varbinary(8) binary(8) | binary(8) bigint | uniqueidentifier varchar(35)
-uniqueidentifier binary(8) | rowversion int | rowversion binary(4) | datetime2(6) datetime2(0)
+varchar(50) datetime2(3) | varchar(50) varbinary(50) | varchar(36) uniqueidentifier
+nvarchar(20) decimal(18,0) | binary(8) varbinary(4) | varbinary(8) binary(8) | binary(8) bigint
+uniqueidentifier varchar(35) | uniqueidentifier binary(8) | rowversion int
+rowversion binary(4) | datetime2(6) datetime2(0)
 datetime2(6) datetime2(5) | datetime2(7) datetime2(7) | datetime2(7) datetimeoffset(7) | datetime2(3) datetime
 datetime2(6) smalldatetime | datetime2(6) date | datetime2(6) time(6) | datetime2(6) varchar(19)
 datetime datetime2(2) | datetime smalldatetime | datetime date | smalldatetime date
