@@ -1,8 +1,7 @@
-"""What a DAG says for all its tasks: a pool, no XComs, native rendering; and the word of a skipped task."""
+"""What a DAG says for all its tasks: a pool, no XComs, native rendering."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -71,15 +70,3 @@ def test_native_rendering_and_no_xcoms_by_default_change_nothing(
     dag_run = run(dag)
     assert set(states(dag_run).values()) == {"success"}
     assert returned(dag_run, "merge")["rows"] == 2
-
-
-@pytest.mark.usefixtures("airflow_database")
-def test_a_skipped_task_logs_its_reason_first(
-    server: EmbeddedSqlServer, make_table: MakeTable, caplog: pytest.LogCaptureFixture
-) -> None:
-    with DAG(dag_id="skips", schedule=None) as dag:
-        MssqlCdcChangesOperator(task_id="changes", table=make_table())
-    with caplog.at_level(logging.INFO):
-        dag_run = run(dag)
-    assert states(dag_run)[("changes", -1)] == "skipped"
-    assert any("skipped: " in line and "there is no snapshot" in line for line in caplog.messages)
