@@ -134,11 +134,8 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
-<<<<<<< HEAD
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
-=======
         decide_columns(bronze, source)
->>>>>>> 8cda3b0 (Key columns: only casts known to be one-to-one, and a code page that CDC keeps; a snapshot decides about columns as changes do)
         refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
         gap = is_proven_gap(coverage, low(session, instance))
