@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "silver: images that do not fit are not kept",
         "LatestRows._reduce",
-        "self.has_images = False",
-        "self.has_images = True",
+        "self._grew_too_large(rows, deciding)",
+        "False",
         f"{WIDE}::test_images_that_are_read_again_are_those_that_would_be_held",
     ),
     Mutant(
