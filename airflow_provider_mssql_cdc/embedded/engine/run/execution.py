@@ -139,7 +139,9 @@ def batches(session: Session, link: Link, cursor: sqlite3.Cursor) -> Iterator[li
     try:
         while True:
             session.check_cancelled()
-            rows = cursor.fetchmany(min(size, session.row_limit - count) if session.row_limit else size)
+            rows = cursor.fetchmany(size)
+            if session.row_limit:  # SET ROWCOUNT
+                rows = rows[: session.row_limit - count]
             if not rows:
                 break
             count += len(rows)
