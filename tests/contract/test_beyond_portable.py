@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import LoginFailed, PermissionDenied, ValueDoesNotFit
 from airflow_provider_mssql_cdc.model.key_range import KeyRange, ranges_between
+from airflow_provider_mssql_cdc.planning.ranges import key_of
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
@@ -42,7 +43,7 @@ def test_a_bound_keeps_the_seventh_digit(
     require(target.no_seventh_digit)
     inserts = [f"INSERT INTO {{t}} VALUES ('{value}')" for value in values]
     with made(target, session, f"k {sql_type} NOT NULL PRIMARY KEY", *inserts) as table:
-        bound = (session.rows(first_key(table.table, table.columns, descending=True))[0]["k0"],)
+        bound = key_of(session.rows(first_key(table.table, table.columns, descending=True))[0], table.columns)
         assert bound[0].startswith(values[1].split(" +")[0])
         counts = [
             int(session.value(count_range(table.table, table.columns, part)))
@@ -63,7 +64,7 @@ def test_a_utf8_column_is_read_and_cut_like_any_other(target: Target, session: S
         schema = captured_schema([column.lake for column in planned])
         rows = [text for batch in session.read(statement, schema) for text in batch.column(0).to_pylist()]
         assert sorted(rows) == sorted(texts)
-        bound = (session.rows(first_key(table.table, table.columns, descending=True))[0]["k0"],)
+        bound = key_of(session.rows(first_key(table.table, table.columns, descending=True))[0], table.columns)
         assert bound[0] in texts
         counts = [
             int(session.value(count_range(table.table, table.columns, part)))

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.model.key_range import KeyRange, ranges_between
 from airflow_provider_mssql_cdc.planning.keys import KeyChoice
-from airflow_provider_mssql_cdc.planning.ranges import drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.ranges import drive, key_of, plan_ranges
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.keys import first_key
@@ -186,7 +186,7 @@ def test_a_bound_finds_the_row_that_it_was_rendered_from(
         count = len(case.rows)
         for descending in (False, True):
             row = session.rows(first_key(table.table, columns, descending=descending))[0]
-            bound = tuple(row[f"k{index}"] for index in range(len(columns)))
+            bound = key_of(row, columns)
             below, above = ranges_between([bound])
             counts = [int(session.value(count_range(table.table, columns, part))) for part in (below, above)]
             assert sum(counts) == count

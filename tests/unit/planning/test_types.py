@@ -7,6 +7,12 @@ import pytest
 from airflow_provider_mssql_cdc.planning.types import find_column, plan_columns
 from tests.support.tables import column
 
+
+def units(read: str, unicode: str, size: int | str) -> str:
+    """A text as its UTF-16 units."""
+    return f"CAST(CAST({read} AS {unicode}) AS varbinary({size}))"
+
+
 MAPPED = [
     # declared, data type, projection
     ("bit", "bool", "[c]"),
@@ -29,10 +35,10 @@ MAPPED = [
     ("time(3)", "string", "CONVERT(varchar(16), CAST([c] AS time(7)), 121)"),
     ("char(5)", "string", "CAST([c] AS nvarchar(5))"),
     ("varchar(max)", "string", "CAST([c] AS nvarchar(max))"),
-    ("nchar(5)", "string", "[c]"),
-    ("nvarchar(50)", "string", "[c]"),
+    ("nchar(5)", "string", units("[c]", "nvarchar(5)", 10)),
+    ("nvarchar(50)", "string", units("[c]", "nvarchar(50)", 100)),
     ("text", "string", "CAST([c] AS nvarchar(max))"),
-    ("ntext", "string", "CAST([c] AS nvarchar(max))"),
+    ("ntext", "string", units("[c]", "nvarchar(max)", "max")),
     ("xml", "string", "CAST([c] AS nvarchar(max))"),
     ("json", "string", "CAST([c] AS nvarchar(max))"),
     ("vector", "string", "CAST([c] AS nvarchar(max))"),
@@ -58,7 +64,9 @@ def test_types_without_a_counterpart_need_a_cast_by_the_user(declared: str) -> N
     assert 'casts={"c": ' in problem
     cast = plan_columns([column("c", declared)], {"c": "nvarchar(4000)"})
     assert cast.problems == ()
-    assert cast.columns[0].projection == whole("nvarchar(4000)", "nvarchar(4000)", "nvarchar", 8000)
+    assert cast.columns[0].projection == units(
+        whole("nvarchar(4000)", "nvarchar(4000)", "nvarchar", 8000), "nvarchar(4000)", 8000
+    )
     assert cast.columns[0].lake.data_type == "string"
 
 
@@ -86,11 +94,26 @@ def whole(target: str, read: str, wide: str, most: int) -> str:
             "binary",
             whole("varbinary(892)", "varbinary(892)", "varbinary", 892),
         ),
-        ("geography", "varchar(max)", "string", "CAST([c] AS nvarchar(max))"),
-        ("geography", "varchar(100)", "string", whole("varchar(100)", "nvarchar(100)", "nvarchar", 200)),
-        ("xml", "varchar(8000)", "string", whole("varchar(8000)", "nvarchar(max)", "nvarchar", 16000)),
-        ("nvarchar(40)", "varchar(10)", "string", whole("varchar(10)", "nvarchar(10)", "nvarchar", 20)),
-        ("nvarchar(40)", "varchar(40)", "string", "CAST([c] AS nvarchar(40))"),
+        ("geography", "varchar(max)", "string", units("CAST([c] AS nvarchar(max))", "nvarchar(max)", "max")),
+        (
+            "geography",
+            "varchar(100)",
+            "string",
+            units(whole("varchar(100)", "nvarchar(100)", "nvarchar", 200), "nvarchar(100)", 200),
+        ),
+        (
+            "xml",
+            "varchar(8000)",
+            "string",
+            units(whole("varchar(8000)", "nvarchar(max)", "nvarchar", 16000), "nvarchar(max)", "max"),
+        ),
+        (
+            "nvarchar(40)",
+            "varchar(10)",
+            "string",
+            units(whole("varchar(10)", "nvarchar(10)", "nvarchar", 20), "nvarchar(10)", 20),
+        ),
+        ("nvarchar(40)", "varchar(40)", "string", units("CAST([c] AS nvarchar(40))", "nvarchar(40)", 80)),
         ("varbinary(40)", "binary(8)", "binary", whole("binary(8)", "binary(8)", "varbinary", 8)),
         ("varbinary(8)", "varbinary(40)", "binary", "CAST([c] AS varbinary(40))"),
         ("int", "varbinary(2)", "binary", whole("varbinary(2)", "varbinary(2)", "varbinary", 2)),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.seam import MAX, Parameter, ResultColumn, SqlType
 from airflow_provider_mssql_cdc.embedded.tds import plain, requests, rows, tokens, type_info
 from airflow_provider_mssql_cdc.embedded.tds.columns import column_encoder
@@ -143,5 +144,6 @@ def test_a_value_that_is_sent_back_as_a_parameter_is_the_value(
     sent += plain.value_encoder(sql_type)(value)
     cursor = requests.Cursor(sent)
     read = requests.parameter(cursor)
-    assert (read.name, read.value, cursor.exhausted) == ("@p", value, True)
+    kept = halves.kept(value) if isinstance(value, str) else value
+    assert (read.name, read.value, cursor.exhausted) == ("@p", kept, True)
     assert isinstance(read, Parameter)
