@@ -170,7 +170,7 @@ def converter(
         return None
     loader = load(source)
     step = _step(source, target, style, assign=assign)
-    if (direct := _direct(source, target)) is not None:
+    if (direct := _direct(source, target, style)) is not None:
         return lambda value: None if value is None else direct(value)
 
     def convert(value: Any) -> Any:
@@ -179,11 +179,11 @@ def converter(
     return convert
 
 
-def _direct(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
+def _direct(source: SqlType, target: SqlType, style: int | None) -> Callable[[Any], Any] | None:
     """Conversions of every row of a large read, where the target holds whatever the source does."""
     if source.name == "uniqueidentifier" and target.name in ("varchar", "nvarchar"):
         return guid_text if (types.characters(target) or GUID_CHARACTERS) >= GUID_CHARACTERS else None
-    if source.name in types.NATIONAL and target.name == "varbinary":
+    if source.name in types.NATIONAL and target.name == "varbinary" and not style:
         room = target.length == MAX or 0 < (source.length or 0) <= (target.length or 0)
         return halves.utf16 if room else None
     return _widened(source, target)
