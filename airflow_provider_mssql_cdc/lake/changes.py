@@ -138,7 +138,7 @@ _OWN_TYPES = {"_snapshot": pa.string(), "_chunk": pa.int32()}
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Bronze's schema as its files are written: one width of text and of bytes."""
-    return pa.schema([pa.field(each.name, _WIDE.get(each.type, each.type)) for each in schema])
+    return pa.schema([each.with_type(_WIDE.get(each.type, each.type)).with_nullable(True) for each in schema])
 
 
 class ChangeWriter(RollingWriter):

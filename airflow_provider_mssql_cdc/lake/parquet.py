@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_mssql_cdc.arrow_types import arrow_type
 from airflow_provider_mssql_cdc.lake.arrays import repeated
-from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema, is_large
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
@@ -186,6 +186,9 @@ class _OpenFile:
             use_dictionary=repeating,
             store_schema=False,  # the dictionary types are a way of writing, not the table's types
             store_decimal_as_integer=True,
+            # Of a large object the writer would hold the smallest and the largest value in memory, twice,
+            # and leave them out of the footer in the end (parquet-cpp, max_statistics_size: 4 KiB).
+            write_statistics=[each.name for each in schema if not is_large(each)],
             metadata_collector=self._footers,
         )
         self._writer.add_key_value_metadata({FILE_KEY: name.encode()})
@@ -215,8 +218,8 @@ def staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
     captured = {column.name: arrow_type(column.data_type) for column in columns}
     return pa.schema(
         [
-            pa.field(name, captured[name] if name in captured else RowStamp.stored_type(name))
-            for name in bronze_schema(columns).names
+            each.with_type(captured[each.name] if each.name in captured else RowStamp.stored_type(each.name))
+            for each in bronze_schema(columns)
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ Cast = Callable[[pa.Array], pa.Array]
 # offset can lie outside in UTC, where neither Python nor Spark can read it.
 FIRST_MICROSECOND = -62_135_596_800_000_000
 LAST_MICROSECOND = 253_402_300_799_999_999
+
+_HEAD_BYTES, _WIDE_BYTES = 1024, 16 << 10
 
 
 class PlannedBatches:
@@ -84,15 +87,26 @@ def text_of_units(column: pa.Array) -> pa.Array:
     plain = None if column.offset else _ascii(column)
     if plain is not None:
         return plain
-    values = (None if units is None else units.decode("utf-16-le") for units in column.to_pylist())
+    if column.nbytes > _WIDE_BYTES * len(column):  # a copy of each value would cost more than its scalar
+        wide = (scalar.as_buffer() for scalar in column)
+        return pa.array([None if units is None else _decoded(units) for units in wide], pa.string())
+    values = [None if units is None else _decoded(units) for units in column.to_pylist()]
     return pa.array(values, pa.string())
 
 
+def _decoded(units: bytes | pa.Buffer, errors: str = "strict") -> str:
+    return codecs.decode(units, "utf-16-le", errors)
+
+
 def _ascii(column: pa.Array) -> pa.Array | None:
+    """The column's strings when all are ASCII; nothing is copied to find that out."""
     large = pa.types.is_large_binary(column.type)
     validity, offsets, data = column.buffers()
     ends = pa.Array.from_buffers(pa.int64() if large else pa.int32(), len(column) + 1, [None, offsets])
-    text = "" if data is None else data[: ends[-1].as_py()].to_pybytes().decode("utf-16-le", "replace")
+    units = b"" if data is None else data[: ends[-1].as_py()]
+    if not _decoded(units[:_HEAD_BYTES], "replace").isascii():
+        return None
+    text = _decoded(units, "replace")
     if not text.isascii():
         return None
     halved = pc.divide(ends, pa.scalar(2, ends.type)).buffers()[1]

@@ -72,6 +72,7 @@ def check_count(sent: int | None, rows: int, table: str) -> None:
 
 _FIRST_FETCH = 1024
 _LARGE_OBJECT_ROWS = 8
+_LARGE_OBJECT_BYTES = BATCH_BYTES // 4
 
 
 class FetchSize:
@@ -79,13 +80,15 @@ class FetchSize:
 
     It follows the widest rows seen so far and grows fourfold at most, so that wide rows after narrow ones
     cost one large fetch, not a full batch of them. With (max) columns, where a value may have 2 GB, a fetch
-    is eight rows at most: a call costs about 40 µs, and eight values of 16 MB fit into memory.
+    is eight rows or 4 MB at most: a call costs about 40 µs.
 
     :param large_objects: the result has a (max) column.
     """
 
     def __init__(self, batch_rows: int, *, large_objects: bool) -> None:
         self._most = min(batch_rows, _LARGE_OBJECT_ROWS) if large_objects else batch_rows
+        # The next value may be many times as wide as all before it, and is there twice while it is decoded.
+        self._bytes = _LARGE_OBJECT_BYTES if large_objects else BATCH_BYTES
         self._widest = 1.0
         self.rows = min(1 if large_objects else _FIRST_FETCH, self._most)
 
@@ -93,7 +96,7 @@ class FetchSize:
         """Learn from a fetch."""
         if batch.num_rows:
             self._widest = max(self._widest, batch.nbytes / batch.num_rows)
-            room = int(BATCH_BYTES // self._widest)
+            room = int(self._bytes // self._widest)
             self.rows = max(1, min(self.rows * 4, self._most, room))
 
 
