@@ -31,7 +31,7 @@ EXECUTABLE = Path(sys.executable).with_name("airflow")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def eventually(condition: Callable[[], Any], *, what: str, seconds: float = 120, every: float = 0.5) -> Any:
+def eventually(condition: Callable[[], Any], *, what: str, seconds: float = 600, every: float = 0.5) -> Any:
     """The first true answer of ``condition``; fails with ``what`` when there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
@@ -97,7 +97,7 @@ class RunningAirflow:
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}")["state"])
 
-    def wait_for_run(self, dag_id: str, run_id: str, *, seconds: float = 180) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, *, seconds: float = 600) -> str:
         """Wait until a run has ended; its state."""
 
         def ended() -> str | None:
@@ -174,7 +174,7 @@ class RunningAirflow:
             self.wait_for_backfills(dag_id)
         raise AssertionError(f"{COMMAND_TRIES} times the database was locked")
 
-    def wait_for_backfills(self, dag_id: str, *, seconds: float = 180) -> None:
+    def wait_for_backfills(self, dag_id: str, *, seconds: float = 600) -> None:
         """Wait until Airflow says that every backfill of a DAG is over; until then it takes no other."""
 
         def over() -> bool:

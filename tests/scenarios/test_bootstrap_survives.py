@@ -73,7 +73,7 @@ def test_an_orphan_that_goes_on_writing_beside_its_successor_doubles_nothing(
         now = airflow.task("bootstrap_orphaned", run, "load.read", index)
         return now is not None and now["try_number"] == 2 and now["state"] in {"running", "success"}
 
-    eventually(tried_again, what="the scheduler gives the lost task another try", seconds=150)
+    eventually(tried_again, what="the scheduler gives the lost task another try", seconds=600)
     server.release()
     assert airflow.wait_for_run("bootstrap_orphaned", run) == "success"
     assert tables.ids("orphaned") == list(range(ROWS))

@@ -95,7 +95,7 @@ def test_a_merge_whose_wait_is_over_fails_with_the_reason_however_often_it_was_d
     airflow: RunningAirflow, in_vain: str, tables: Lake
 ) -> None:
     """Three looks: the time to wait is handed on from one to the next."""
-    assert airflow.wait_for_run("merge_in_vain", in_vain, seconds=60) == "failed"
+    assert airflow.wait_for_run("merge_in_vain", in_vain, seconds=600) == "failed"
     log = airflow.log("merge_in_vain", in_vain, "merge", 1)
     assert log.count("silver stays as it is: there is no bronze table") >= 3
     assert "NotReadyYet" in log
@@ -124,7 +124,7 @@ def test_a_sensor_fails_after_its_limit_and_says_that_capture_has_stopped(
     ahead = clock_of(capture_stopped, shift_seconds=2 * HOUR)
     run = airflow.trigger("captured_in_vain", {"time": ahead.isoformat()})
     deferred(airflow, "captured_in_vain", run, "captured")
-    assert airflow.wait_for_run("captured_in_vain", run, seconds=60) == "failed"
+    assert airflow.wait_for_run("captured_in_vain", run, seconds=600) == "failed"
     assert attempts(airflow, "captured_in_vain", run, "captured") == 1
     log = airflow.log("captured_in_vain", run, "captured", 1)
     assert re.search(r"after 10 s: capture last wrote 1\d\d minutes ago", log)

@@ -49,7 +49,7 @@ def test_a_server_that_restarts_while_it_is_read_costs_the_ranges_that_were_open
     run = airflow.trigger("bootstrap_restarted")
     eventually(server.stalled, what="a read has stopped in the middle")
     server.execute("EXEC embedded.restart")
-    eventually(lambda: restarted(server), what="the server answers again", seconds=30)
+    eventually(lambda: restarted(server), what="the server answers again", seconds=300)
     server.release()
     assert airflow.wait_for_run("bootstrap_restarted", run) == "success"
     assert max(tries(airflow, "bootstrap_restarted", run, "load.read")) == 2

@@ -42,7 +42,7 @@ def test_a_task_that_is_marked_failed_ends_its_query_and_nothing_that_is_told_ho
     process = airflow.task_process_of(str(task["id"]))
     assert [line for line in command_lines() if password in line] == []
     airflow.mark("bootstrap_stopped", run, "load.read", int(str(task["map_index"])), state="failed")
-    eventually(lambda: not Path(f"/proc/{process}").exists(), what="the task's process is gone", seconds=60)
+    eventually(lambda: not Path(f"/proc/{process}").exists(), what="the task's process is gone", seconds=300)
     assert airflow.wait_for_run("bootstrap_stopped", run) == "failed"
     log = airflow.log("bootstrap_stopped", run, "load.read", 1, int(str(task["map_index"])))
     assert "it was cancelled" in log, "on_kill ended the query, and the task learned it"

@@ -142,16 +142,16 @@ def test_a_queue_hands_batches_over_in_order_and_then_the_error() -> None:
     for rows in (1, 2):
         assert queue.put(batch(rows))
     queue.end(ValueError("broken"))
-    taken = [queue.take(wait_seconds=1), queue.take(wait_seconds=1)]
+    taken = [queue.take(wait_seconds=60), queue.take(wait_seconds=60)]
     assert [part.num_rows for part in taken if part is not None] == [1, 2]
     with pytest.raises(ValueError, match="broken"):
-        queue.take(wait_seconds=1)
+        queue.take(wait_seconds=60)
 
 
 def test_a_queue_that_is_ended_has_nothing_more() -> None:
     queue = BatchQueue()
     queue.end()
-    assert queue.take(wait_seconds=1) is None
+    assert queue.take(wait_seconds=60) is None
 
 
 def test_waiting_for_a_batch_has_an_end() -> None:
@@ -171,21 +171,21 @@ def test_a_queue_holds_few_batches_and_few_bytes(options: dict[str, Any], width:
 
     filler = threading.Thread(target=fill)
     filler.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(put) < held and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.1)
     assert len(put) == held
-    queue.take(wait_seconds=1)
+    queue.take(wait_seconds=60)
     queue.close()
-    filler.join(5)
+    filler.join(60)
     assert not filler.is_alive()
 
 
 def test_a_batch_larger_than_the_bound_still_passes() -> None:
     queue = BatchQueue(max_bytes=10)
     assert queue.put(batch(1, MEGABYTE))
-    assert queue.take(wait_seconds=1) is not None
+    assert queue.take(wait_seconds=60) is not None
 
 
 def test_closing_a_queue_wakes_the_one_who_waits_for_a_batch() -> None:

@@ -57,7 +57,7 @@ def test_what_has_passed_is_an_event(server: EmbeddedSqlServer) -> None:
     assert event["lsn"].startswith("0x")
 
 
-@pytest.mark.parametrize(("poll_seconds", "seconds"), [(1.2, 30), (30, 1.2)])
+@pytest.mark.parametrize(("poll_seconds", "seconds"), [(1.2, 600), (600, 1.2)])
 def test_no_event_comes_before_a_pause_which_the_deadline_ends(
     server: EmbeddedSqlServer, poll_seconds: float, seconds: float
 ) -> None:
@@ -65,7 +65,7 @@ def test_no_event_comes_before_a_pause_which_the_deadline_ends(
     started = time.monotonic()
     event = asyncio.run(event_of(trigger(poll_seconds=poll_seconds, seconds=seconds)))
     assert event["status"] == "passed"
-    assert 1 <= time.monotonic() - started < 20
+    assert 1 <= time.monotonic() - started < 300
 
 
 def test_what_does_not_come_in_time_is_late_and_says_how_far_capture_is(server: EmbeddedSqlServer) -> None:
@@ -95,6 +95,6 @@ def test_a_server_that_says_nothing_does_not_hold_up_the_event_loop(server: Embe
         return longest
 
     asyncio.run(event_of(trigger(target=FUTURE, seconds=0)))  # drivers and hook are imported
-    stalled = server.faults.stall("fn_cdc_get_max_lsn", seconds=2)
-    assert asyncio.run(beats()) < 1.5
+    stalled = server.faults.stall("fn_cdc_get_max_lsn", seconds=8)
+    assert asyncio.run(beats()) < 6
     assert stalled.acted == 1
