@@ -18,7 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.merge_run import MergeOrder
+from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.plan import Attempt
@@ -175,7 +175,9 @@ def test_a_merge_whose_answer_is_lost_keeps_its_files(
         storage = {**options, "AWS_ENDPOINT_URL": proxy}
         attempt = Attempt(dag.dag_id, dag_run.run_id, "merge", try_number=2)
         order = MergeOrder(replace(table, delta_conn_id=None, storage_options=storage), SILVER, attempt)
-        merge_alone(order)
+        merged = merge_silver(order, connect=refuse_to_connect)
+    assert isinstance(merged, MergedSilver)
+    assert (merged.counts.inserted, merged.counts.deleted) == (11, 28)  # its own commit, not another's found
     assert version(options) == before + 1
     assert silver_rows(options) == source_rows(server)
     merge_alone(order=replace(order, table=replace(table, delta_conn_id=None, storage_options=options)))
