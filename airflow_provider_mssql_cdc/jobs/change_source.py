@@ -81,6 +81,7 @@ class ChangeSource:
             database=source.database,
             schema=source.schema,
             table=source.name,
+            object_id=source.object_id,
         )
 
     @property

@@ -134,6 +134,8 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
+        if not plan.resnapshot:
+            bronze.check_object(source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
         decide_columns(bronze, source)
         refuse_unretained(session, instance, position=plan.snapshot, label=table.label)

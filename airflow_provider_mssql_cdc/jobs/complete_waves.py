@@ -121,6 +121,7 @@ def _commit(
     with connect() as session:
         source = loadable_table(session, table)
         instance = source.description.instance
+        bronze.check_object(source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
         committed = commit_completion(

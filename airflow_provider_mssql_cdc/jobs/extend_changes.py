@@ -83,6 +83,7 @@ def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
             run.bronze,
             window,
             rows.files,
+            identity=run.source.identity,
             prefix=prefix,
             batch=batch,
             position=position,
@@ -151,6 +152,7 @@ def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]
     :raises SchemaDrift: the source table has changed in a way that needs a decision.
     :raises ReplicaBehind: another server answers, which is not there yet.
     :raises StateDamaged: the database is not the one that was read from any more.
+    :raises ForeignTable: nor is the table.
     """
     location = TableLocation.bronze_of(request.table)
     bronze = open_bronze(location)
@@ -180,9 +182,16 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
         columns = source.recorded(source.instance).lake_columns
         bronze = open_or_create(location, source.identity, columns)
     bronze.check_identity(source.identity)
+    bronze.check_object(source.identity)
     if bronze.state.coverage is None:
         start = source.reach().reached
-        begin_coverage(bronze, start, stamp=_stamp(source.session, start), run_id=request.attempt.run_id)
+        begin_coverage(
+            bronze,
+            start,
+            identity=source.identity,
+            stamp=_stamp(source.session, start),
+            run_id=request.attempt.run_id,
+        )
         log.info("%s: changes begin at %s, without the rows that are there", request.table.label, start)
     return bronze
 
@@ -280,6 +289,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
             run.bronze,
             rows.window,
             rows.files,
+            identity=run.source.identity,
             batch=batch,
             stamp=rows.until or _stamp(run.session, rows.window.until),
             instance=mark_of(instance),

@@ -33,6 +33,7 @@ from airflow_provider_mssql_cdc.planning.chunked import chunks_per_wave as wave_
 from airflow_provider_mssql_cdc.planning.chunks import begin_chunks, find_bounds
 from airflow_provider_mssql_cdc.planning.completion import KeepStored
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
+from airflow_provider_mssql_cdc.planning.history import is_other_object
 from airflow_provider_mssql_cdc.planning.ranges import drive
 from airflow_provider_mssql_cdc.source.measure import check_key
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
@@ -273,7 +274,10 @@ def _open_or_go_on(
 ) -> Opened | GoOn | KeepStored:
     run = request.attempt.run
     decision = decide_run(
-        bronze.state, resnapshot=request.resnapshot, snapshot_of_run=bronze.snapshot_of_run(run)
+        bronze.state,
+        resnapshot=request.resnapshot,
+        snapshot_of_run=bronze.snapshot_of_run(run),
+        other_object=is_other_object(bronze.state, source.identity),
     )
     if not isinstance(decision, OpenNew):
         return decision
@@ -306,6 +310,7 @@ def _open(
     opened = open_snapshot(
         bronze,
         snapshot,
+        identity=source.identity,
         instance=instance.name,
         commit_ts=commit_time(session, snapshot),
         resnapshot=request.resnapshot,

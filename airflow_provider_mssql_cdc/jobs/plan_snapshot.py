@@ -19,6 +19,8 @@ from airflow_provider_mssql_cdc.lake.evolution import add_columns
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.planning.history import is_other_object
 from airflow_provider_mssql_cdc.source.measure import cut_ranges
 from airflow_provider_mssql_cdc.source.watermarks import now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -36,7 +38,8 @@ def bronze_for_snapshot(
     A resnapshot has a value for every row, so columns that the table has gained since the last one are
     added, NULL in the rows so far; that it was asked for is the decision. Any other snapshot stops at them.
 
-    :raises ForeignTable: it belongs to another source table.
+    :raises ForeignTable: it belongs to another source table; or, unless this is a resnapshot, it was loaded
+        from another table that had this name.
     :raises SchemaDrift: it lacks a column, has one of another type, or one whose values are in the source
         table and that the capture instance does not record.
     :raises StateDamaged: what it holds was read from another history than the server's.
@@ -44,6 +47,8 @@ def bronze_for_snapshot(
     bronze = open_bronze(location)
     if bronze is not None:
         bronze.check_identity(source.identity)
+        if not resnapshot:
+            bronze.check_object(source.identity)
         label = source.description.table.label
         refuse_other_history(session, source.description.instance, bronze=bronze, label=label)
     decision = decide_columns(bronze, source)
@@ -84,7 +89,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
         location = TableLocation.bronze_of(table)
         source = loadable_table(session, table, also=partial(problems_with, location))
         bronze = bronze_for_snapshot(session, location, source, resnapshot=request.resnapshot)
-        stored = _stored_snapshot(bronze, request)
+        stored = _stored_snapshot(bronze, request, source.identity)
         if stored is not None:
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, stored)
             plan = PlanId.new(stored, request.attempt.run)
@@ -108,10 +113,11 @@ def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession])
     return _items(request, snapshot, source=source, ranges=ranges)
 
 
-def _stored_snapshot(bronze: Bronze, request: PlanRequest) -> Lsn | None:
+def _stored_snapshot(bronze: Bronze, request: PlanRequest, identity: SourceIdentity) -> Lsn | None:
     """The snapshot to return instead of reading: any, or for a resnapshot the one this run took."""
     if request.resnapshot:
-        return bronze.snapshot_of_run(request.attempt.run)
+        other = is_other_object(bronze.state, identity)
+        return None if other else bronze.snapshot_of_run(request.attempt.run)
     return bronze.state.snapshot
 
 

@@ -143,6 +143,8 @@ def read_range(
     with connect() as session:
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
+        if not planned.resnapshot:
+            bronze.check_object(source.identity)
         bronze.check_columns(source.lake_columns)
         decide_columns(bronze, source)
         reached = _check_stamp(session, source, planned=planned, table=table)

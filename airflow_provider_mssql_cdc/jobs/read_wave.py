@@ -165,6 +165,7 @@ def read_wave(
     with connect() as session:
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
+        bronze.check_object(source.identity)
         bronze.check_columns(source.lake_columns)
         decide_columns(bronze, source)
         if reason := too_little_headroom(session, source, bronze, stop=planned.stop):

@@ -141,4 +141,5 @@ def _identity_of(description: SourceDescription, table: MssqlCdcTable) -> Source
         database=description.table.database,
         schema=description.table.schema,
         table=description.table.name,
+        object_id=description.table.object_id,
     )

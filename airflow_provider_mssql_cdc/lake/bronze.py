@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,11 +28,14 @@ from airflow_provider_mssql_cdc.lake.log import (
 from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
 from airflow_provider_mssql_cdc.lake.schema import SOURCE_PROPERTY, described, identity_text, read_identity
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.planning.history import refuse_other_object
+
+log = logging.getLogger(__name__)
 
 
 class Bronze:
@@ -81,6 +85,22 @@ class Bronze:
                 f"Name another bronze path; if the database moved, set the table property {SOURCE_PROPERTY} "
                 f"to {identity_text(identity)}"
             )
+
+    def check_object(self, identity: SourceIdentity) -> None:
+        """:raises ForeignTable: another table has the source's name now than the one that was loaded."""
+        refuse_other_object(self.state, identity, where=str(self.location))
+
+    def object_transactions(self, identity: SourceIdentity) -> list[Transaction]:
+        """What a commit adds so that bronze knows the source table's object id; nothing when it does."""
+        known, found = self.state.source_object, identity.object_id
+        if found is None or found == known:
+            return []
+        before = "none was recorded" if known is None else f"it was {known}"
+        log.info(
+            "%s: the source table's object id is recorded with this commit: %d (%s)",
+            *(self.location, found, before),
+        )
+        return [Transaction(SOURCE_OBJECT, found)]
 
     def check_columns(self, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
         """Every planned column is in bronze with its type; returns the captured names that only bronze has.

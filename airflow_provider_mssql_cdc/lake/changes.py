@@ -38,6 +38,7 @@ from airflow_provider_mssql_cdc.model.changes import (
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.coverage import extended, started_at
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
@@ -226,13 +227,19 @@ def read_changes_state(table: DeltaTable) -> ChangesState:
     )
 
 
-def begin_coverage(bronze: Bronze, position: Lsn, *, stamp: CommitStamp | None, run_id: str) -> bool:
+def begin_coverage(
+    bronze: Bronze, position: Lsn, *, identity: SourceIdentity, stamp: CommitStamp | None, run_id: str
+) -> bool:
     """Let changes begin at a position, without a snapshot below it; False when coverage is there already."""
 
     def once() -> bool:
         if bronze.state.coverage is not None:
             return False
-        transactions = coverage_transactions(started_at(position)) + _stamp_transactions(stamp)
+        transactions = [
+            *coverage_transactions(started_at(position)),
+            *_stamp_transactions(stamp),
+            *bronze.object_transactions(identity),
+        ]
         started = {"start": position.text, "run_id": run_id}
         bronze.commit([], transactions=transactions, event="changes", user_metadata=started)
         return True
@@ -247,6 +254,7 @@ def commit_window(
     window: Window,
     files: Sequence[StagedFile],
     *,
+    identity: SourceIdentity,
     batch: int,
     stamp: CommitStamp | None,
     instance: InstanceMark,
@@ -257,6 +265,7 @@ def commit_window(
     Reloads the handle, before each further try and at the end.
 
     :param batch: the number that the rows carry.
+    :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
     :raises PositionMoved: the position is not the window's start any more, or the number is taken.
     :raises IncompletePlan: a staged file is not there or not as it was written.
     """
@@ -264,11 +273,13 @@ def commit_window(
     def once() -> int:
         if holds_all(bronze, files):
             return bronze.version  # an earlier try was committed and its answer lost
+        bronze.check_object(identity)
         transactions = [
             *_moved(bronze, window),
             *_batch_transactions(bronze, batch),
             *_stamp_transactions(stamp),
             *instance_transactions(instance),
+            *bronze.object_transactions(identity),
         ]
         staged = actions_just_staged(bronze, files)
         return bronze.commit(staged, transactions=transactions, event="changes", user_metadata=user_metadata)

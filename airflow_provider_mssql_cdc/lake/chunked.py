@@ -40,6 +40,7 @@ from airflow_provider_mssql_cdc.planning.chunked import (
     refuse_ended,
 )
 from airflow_provider_mssql_cdc.planning.completion import AddSnapshot, KeepStored
+from airflow_provider_mssql_cdc.planning.history import is_other_object
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def open_snapshot(
     bronze: Bronze,
     snapshot: Lsn,
     *,
+    identity: SourceIdentity,
     instance: str,
     commit_ts: datetime | None,
     resnapshot: bool,
@@ -74,20 +76,31 @@ def open_snapshot(
     :param gap_position: the position above which changes are proven lost; None without such a proof.
     :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
     :raises NotReadyYet: another snapshot was opened meanwhile, at or above S.
-    :raises Superseded: coverage begins above S.
+    :raises Superseded: coverage begins above S, or changes of another table of this name were read above S.
+    :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     """
 
     def once() -> Opened | GoOn | KeepStored:
         state = bronze.state
+        if not resnapshot:
+            bronze.check_object(identity)
         gap = state.coverage is not None and state.coverage.changes == gap_position
         decision = decide_opening(
-            state, snapshot, resnapshot=resnapshot, snapshot_of_run=bronze.snapshot_of_run(run), gap=gap
+            state,
+            snapshot,
+            resnapshot=resnapshot,
+            snapshot_of_run=bronze.snapshot_of_run(run),
+            gap=gap,
+            other_object=is_other_object(state, identity),
         )
         if not isinstance(decision, AddSnapshot):
             return decision
         bronze.commit(
             [],
-            transactions=_transactions(bronze, snapshot, decision, run=run if resnapshot else None),
+            transactions=[
+                *_transactions(bronze, snapshot, decision, run=run if resnapshot else None),
+                *bronze.object_transactions(identity),
+            ],
             event="snapshot_open",
             user_metadata={
                 "open": snapshot.text,
@@ -112,7 +125,7 @@ def _transactions(
     if run is not None:
         transactions += lsn_transactions(run_app_id(run), snapshot)
     coverage = coverage_after_opening(bronze.state, snapshot, decision=decision)
-    if coverage != bronze.state.coverage:
+    if decision.rebase or coverage != bronze.state.coverage:
         return transactions + coverage_transactions(coverage)
     return transactions + lsn_transactions(BASE, coverage.base)
 
@@ -233,6 +246,7 @@ def commit_wave(
 
     def once() -> tuple[LandedWave, bool]:
         bronze.check_identity(identity)
+        bronze.check_object(identity)
         if (theirs := landed_wave(bronze.table, snapshot, wave)) is not None:
             return theirs, False
         refuse_ended(bronze.state, snapshot)

@@ -40,6 +40,7 @@ from airflow_provider_mssql_cdc.planning.completion import (
     coverage_after,
     decide_snapshot_commit,
 )
+from airflow_provider_mssql_cdc.planning.history import is_other_object
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ def commit_snapshot(
     :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
     :raises Superseded: a later snapshot has re-based coverage above S, or a chunked one was opened at S.
+    :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     :raises CommitConflict: other commits were first too often.
     """
     bronze = open_existing(location)
@@ -135,15 +137,20 @@ def commit_snapshot(
 
     def once() -> SnapshotCommit:
         bronze.check_identity(identity)
-        if resnapshot and bronze.snapshot_of_run(run) is not None:
+        other = is_other_object(bronze.state, identity)
+        if not resnapshot:
+            bronze.check_object(identity)
+        elif not other and bronze.snapshot_of_run(run) is not None:
             return held_snapshot(bronze)  # one per run: this one's files may be gone already
         gap_holds = gap and bronze.state.coverage is not None and bronze.state.coverage.changes == proven_at
-        decision = decide_snapshot_commit(bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds)
+        decision = decide_snapshot_commit(
+            bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds, other_object=other
+        )
         if isinstance(decision, KeepStored):
             return held_snapshot(bronze)
         _refuse_shared_lsn(bronze, snapshot)
         bronze.check_columns(columns)
-        return _added(bronze, offer, decision=decision, files=checked_files)
+        return _added(bronze, identity, offer, decision=decision, files=checked_files)
 
     outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
@@ -187,6 +194,7 @@ def commit_completion(
 
     def once() -> SnapshotCommit:
         bronze.check_identity(identity)
+        bronze.check_object(identity)
         decision = decide_completion(bronze.state, snapshot)
         if isinstance(decision, KeepStored):
             return held_snapshot(bronze)
@@ -202,7 +210,7 @@ def commit_completion(
             rows=sum(wave.rows for wave in landed.values()),
             horizon=latest_horizon(landed.values()),
         )
-        return _added(bronze, offer, decision=decision, files=list)
+        return _added(bronze, identity, offer, decision=decision, files=list)
 
     outcome = until_committed(once, what=f"completing {snapshot} in {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
@@ -210,13 +218,21 @@ def commit_completion(
 
 
 def _added(
-    bronze: Bronze, offer: _Offer, *, decision: AddSnapshot, files: Callable[[], list[AddAction]]
+    bronze: Bronze,
+    identity: SourceIdentity,
+    offer: _Offer,
+    *,
+    decision: AddSnapshot,
+    files: Callable[[], list[AddAction]],
 ) -> SnapshotCommit:
     before = bronze.state
     event: SnapshotEvent = "bootstrap" if before.snapshot is None else "resnapshot"
     version = bronze.commit(
         files(),
-        transactions=_transactions(before, offer, decision=decision),
+        transactions=[
+            *_transactions(before, offer, decision=decision),
+            *bronze.object_transactions(identity),
+        ],
         event=event,
         user_metadata=offer.user_metadata(),
     )
@@ -240,6 +256,7 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
 
     Where coverage stays as it is its base is put again, unchanged: a commit that moves the base at the
     same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
+    Where coverage begins anew both ends are put, so that a window of the table before conflicts.
     """
     transactions = lsn_transactions(SNAPSHOT, offer.snapshot)
     if offer.horizon is not None:
@@ -247,7 +264,7 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
     if offer.resnapshot:
         transactions += lsn_transactions(run_app_id(offer.run), offer.snapshot)
     coverage = coverage_after(before, offer.snapshot, decision=decision)
-    if coverage != before.coverage:
+    if decision.rebase or coverage != before.coverage:
         return transactions + coverage_transactions(coverage)
     return transactions + lsn_transactions(BASE, coverage.base)
 

@@ -32,6 +32,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 _BATCH_ROWS = 65_536
 _FIRST_CHANGE = 1
@@ -63,6 +64,7 @@ def replace_changes(
     window: Window,
     files: Sequence[StagedFile],
     *,
+    identity: SourceIdentity,
     prefix: str,
     batch: int,
     position: Lsn,
@@ -75,11 +77,13 @@ def replace_changes(
     :param prefix: for the names of files with rows that are carried along.
     :param position: coverage's upper end when the window was read; it may have grown since.
     :raises PositionMoved: the position is below that now, or ``batch`` was taken meanwhile.
+    :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
     """
     refuse_deletion_vectors(bronze.table)
     refuse_append_only(bronze.table)
 
     def once() -> RepairCommit:
+        bronze.check_object(identity)
         taken = _take_out(bronze, window, prefix)
         if not taken.removes and not files:
             return RepairCommit(None, 0, 0)

@@ -154,7 +154,7 @@ def identity_of(text: str) -> SourceIdentity:
     """What :func:`identity_text` wrote; anything else is a ValueError."""
     try:
         parts = json.loads(text)
-        return SourceIdentity(**{key: str(parts[key]) for key in ("conn_id", "database", "schema", "table")})
+        return SourceIdentity(*(str(parts[key]) for key in ("conn_id", "database", "schema", "table")))
     except (KeyError, TypeError) as exc:
         raise ValueError(f"not a source identity: {text!r}") from exc
 

@@ -38,6 +38,10 @@ CHANGES = "mssql_cdc#changes"
 """Upper end of coverage, moved by compare-and-set."""
 
 
+SOURCE_OBJECT = "mssql_cdc#source.object"
+"""Object id of the source table that the rows come from; written when it is not what is there already."""
+
+
 def run_app_id(run: str) -> str:
     """The app id under which a resnapshot records which Airflow run asked for it."""
     return f"mssql_cdc#run.{run}"
@@ -122,7 +126,12 @@ def read_state(table: DeltaTable) -> BronzeState:
     except ValueError as exc:
         raise StateDamaged(_damage(table, str(exc))) from exc
     return BronzeState(
-        version=table.version(), snapshot=snapshot, open=opened, coverage=coverage, abandoned=abandoned
+        version=table.version(),
+        snapshot=snapshot,
+        open=opened,
+        coverage=coverage,
+        abandoned=abandoned,
+        source_object=table.transaction_version(SOURCE_OBJECT),
     )
 
 

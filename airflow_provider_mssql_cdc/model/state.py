@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
@@ -28,6 +28,7 @@ class BronzeState:
     :param open: S of the newest chunked snapshot that was opened.
     :param coverage: of changes; None before the first snapshot.
     :param abandoned: chunked snapshots up to this S that were not complete have been given up.
+    :param source_object: object id of the source table that was loaded; None until a commit records it.
     """
 
     version: int
@@ -35,6 +36,7 @@ class BronzeState:
     open: Lsn | None = None
     coverage: Coverage | None = None
     abandoned: Lsn | None = None
+    source_object: int | None = None
 
     @property
     def unfinished(self) -> Lsn | None:
@@ -50,12 +52,17 @@ class BronzeState:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Which source table a bronze table belongs to (table property ``mssql_cdc.source``)."""
+    """Which source table a bronze table belongs to (table property ``mssql_cdc.source``).
+
+    :param object_id: of the table that has this name now, where a server was asked; another table of the
+        same name has another one. Not part of the property, and not compared.
+    """
 
     conn_id: str
     database: str
     schema: str
     table: str
+    object_id: int | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def label(self) -> str:

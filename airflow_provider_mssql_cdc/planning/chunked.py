@@ -10,7 +10,11 @@ from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Super
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
 from airflow_provider_mssql_cdc.planning.completion import AddSnapshot, KeepStored
-from airflow_provider_mssql_cdc.planning.coverage import refuse_superseded, started_at
+from airflow_provider_mssql_cdc.planning.coverage import (
+    refuse_changes_above,
+    refuse_superseded,
+    started_at,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +30,14 @@ class OpenNew:
 
 
 def decide_run(
-    state: BronzeState, *, resnapshot: bool, snapshot_of_run: Lsn | None
+    state: BronzeState, *, resnapshot: bool, snapshot_of_run: Lsn | None, other_object: bool = False
 ) -> GoOn | KeepStored | OpenNew:
     """What a run of ``plan`` works on.
 
     :param snapshot_of_run: S that this Airflow run has opened or completed as a resnapshot, if any.
+    :param other_object: what bronze holds is of another table; without ``resnapshot`` that was refused.
     """
-    if resnapshot and snapshot_of_run is None:
+    if resnapshot and (snapshot_of_run is None or other_object):
         return OpenNew()
     if state.unfinished is not None:
         return GoOn(state.unfinished)
@@ -42,15 +47,24 @@ def decide_run(
 
 
 def decide_opening(
-    state: BronzeState, snapshot: Lsn, *, resnapshot: bool, snapshot_of_run: Lsn | None, gap: bool
+    state: BronzeState,
+    snapshot: Lsn,
+    *,
+    resnapshot: bool,
+    snapshot_of_run: Lsn | None,
+    gap: bool,
+    other_object: bool = False,
 ) -> GoOn | KeepStored | AddSnapshot:
     """Whether S is opened, on the handle that commits it.
 
     :param gap: increment(position) is below the low watermark, seen on the session that recorded S.
+    :param other_object: S is of another table than what bronze was loaded from: coverage begins anew at S.
     :raises NotReadyYet: another snapshot has been opened meanwhile, at or above S.
-    :raises Superseded: coverage begins above S.
+    :raises Superseded: coverage begins above S, or changes of the other table were read above S.
     """
-    decision = decide_run(state, resnapshot=resnapshot, snapshot_of_run=snapshot_of_run)
+    decision = decide_run(
+        state, resnapshot=resnapshot, snapshot_of_run=snapshot_of_run, other_object=other_object
+    )
     if not isinstance(decision, OpenNew):
         return decision
     if state.newest is not None and snapshot <= state.newest:
@@ -58,7 +72,9 @@ def decide_opening(
             f"snapshot {state.newest} was opened or completed while {snapshot} was recorded; the next "
             "attempt records a later LSN"
         )
-    rebase = state.coverage is None or (gap and snapshot > state.coverage.changes)
+    if other_object:
+        refuse_changes_above(state, snapshot)
+    rebase = state.coverage is None or other_object or (gap and snapshot > state.coverage.changes)
     if not rebase:
         refuse_superseded(state, snapshot)
     return AddSnapshot(rebase)

@@ -12,7 +12,11 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile, StagedRange
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-from airflow_provider_mssql_cdc.planning.coverage import refuse_superseded, started_at
+from airflow_provider_mssql_cdc.planning.coverage import (
+    refuse_changes_above,
+    refuse_superseded,
+    started_at,
+)
 
 _SHOWN = 10
 
@@ -127,18 +131,22 @@ class KeepStored:
 
 
 def decide_snapshot_commit(
-    state: BronzeState, snapshot: Lsn, *, resnapshot: bool, gap: bool
+    state: BronzeState, snapshot: Lsn, *, resnapshot: bool, gap: bool, other_object: bool = False
 ) -> AddSnapshot | KeepStored:
     """The decision for snapshot S, all of whose ranges are staged and which is still retained.
 
     :param resnapshot: S is to replace the stored snapshot.
     :param gap: increment(position) is below the low watermark, seen on the session that checked S.
-    :raises Superseded: coverage begins above S, so no changes would lead on from it.
+    :param other_object: S is of another table than what bronze was loaded from: coverage begins anew at S.
+    :raises Superseded: coverage begins above S, so no changes would lead on from it; or changes of the
+        other table were read above S.
     """
     stored = state.snapshot
     if stored is not None and (stored >= snapshot or not resnapshot):
         return KeepStored(stored)
-    rebase = state.coverage is None or (gap and snapshot > state.coverage.changes)
+    if other_object:
+        refuse_changes_above(state, snapshot)
+    rebase = state.coverage is None or other_object or (gap and snapshot > state.coverage.changes)
     if not rebase:
         refuse_superseded(state, snapshot)
     return AddSnapshot(rebase)

@@ -65,6 +65,21 @@ def refuse_superseded(state: BronzeState, snapshot: Lsn) -> None:
         )
 
 
+def refuse_changes_above(state: BronzeState, snapshot: Lsn) -> None:
+    """Fail when bronze has changes of the table before above the snapshot of the one that takes its place.
+
+    Silver would take them for changes of the new table's rows.
+
+    :raises Superseded: with both LSNs.
+    """
+    if state.coverage is not None and snapshot < state.coverage.changes:
+        raise Superseded(
+            f"snapshot {snapshot} is of another table than the one that was loaded so far, and changes of "
+            f"that one were read up to {state.coverage.changes} meanwhile. Nothing of it is committed; start "
+            "a new run, which records a later LSN: mssql_cdc_bootstrap(resnapshot=True)"
+        )
+
+
 _SECOND = timedelta(seconds=1)
 
 

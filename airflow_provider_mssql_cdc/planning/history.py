@@ -1,12 +1,14 @@
-"""Whether the server that answers still has the history that bronze was read from."""
+"""Whether the server that answers still has the history, and the table, that bronze was read from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_provider_mssql_cdc.errors import ForeignTable
 from airflow_provider_mssql_cdc.model.changes import CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
 from airflow_provider_mssql_cdc.planning.windows import is_same_commit_time
 
 
@@ -52,3 +54,29 @@ def other_history(answers: HistoryAnswers) -> str | None:
 def _has_to_be_there(lsn: Lsn, answers: HistoryAnswers) -> bool:
     kept = answers.low is not None and lsn >= answers.low
     return kept and answers.smallest is not None and answers.smallest <= lsn
+
+
+def is_other_object(state: BronzeState, identity: SourceIdentity) -> bool:
+    """Whether another table has the source's name now than the one that was loaded.
+
+    A rename and a transfer to another schema keep a table's object id, and a restored database keeps all of
+    them; a table that is dropped and created again gets a new one (Microsoft Learn, "sys.objects").
+    """
+    known = state.source_object is not None and identity.object_id is not None
+    return known and state.source_object != identity.object_id
+
+
+def refuse_other_object(state: BronzeState, identity: SourceIdentity, *, where: str) -> None:
+    """Fail when changes, or rows, of another table would go on from those that were loaded.
+
+    :param where: of bronze, for the message.
+    :raises ForeignTable: with both object ids and the way on.
+    """
+    if is_other_object(state, identity):
+        raise ForeignTable(
+            f"{where} was loaded from the table with object id {state.source_object}, and {identity.label} "
+            f"is the table with object id {identity.object_id} now: it was dropped and created again, or "
+            "another table has taken its name. Its changes do not continue the rows that were loaded. If it "
+            "is the one to load from now on, take a new snapshot: mssql_cdc_bootstrap(resnapshot=True); else "
+            "name the capture instance of the first one, or another bronze path"
+        )

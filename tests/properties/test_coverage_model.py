@@ -82,6 +82,7 @@ class Model:
         opened = open_snapshot(
             bronze,
             lsn(self.now),
+            identity=IDENTITY,
             instance=INSTANCE,
             commit_ts=None,
             resnapshot=resnapshot,
@@ -137,7 +138,7 @@ class Model:
         )
 
     def starts_now(self) -> None:
-        begin_coverage(self.handle(), lsn(self.now), stamp=None, run_id="r")
+        begin_coverage(self.handle(), lsn(self.now), identity=IDENTITY, stamp=None, run_id="r")
 
     def extends(self) -> None:
         """Reads a window that the server still has, and commits it, perhaps on a handle that is old."""
@@ -152,6 +153,7 @@ class Model:
             bronze,
             window,
             [],
+            identity=IDENTITY,
             batch=read_changes_state(bronze.table).batch + 1,
             stamp=None,
             instance=MARK,

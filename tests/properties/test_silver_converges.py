@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
-from tests.support.silver_world import Row, World, change, lsn, snapshot_row
+from tests.support.silver_world import IDENTITY, Row, World, change, lsn, snapshot_row
 
 ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "8"))
 FIRST_SNAPSHOT, COMMITS = 10, 36
@@ -151,6 +151,7 @@ class Round:
             bronze,
             Window(lsn(window[0] - 1), lsn(window[1] - 1)),
             files if table.num_rows else [],
+            identity=IDENTITY,
             prefix=prefix,
             batch=batch,
             position=bronze.state.coverage.changes,

@@ -26,7 +26,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.changes import Window
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.staged import StagedFile
-from tests.support.silver_world import Row, World, change, lsn, snapshot_row
+from tests.support.silver_world import IDENTITY, Row, World, change, lsn, snapshot_row
 
 EXAMPLES = int(os.environ.get("MSSQL_CDC_EXAMPLES", "0"))
 HISTORIES = max(2000, EXAMPLES)
@@ -255,6 +255,7 @@ class Played:
             bronze,
             Window(lsn(first - 1) if first > 1 else lsn(1).decremented(), lsn(last)),
             [StagedFile(path.name, path.stat().st_size, table.num_rows)] if table.num_rows else [],
+            identity=IDENTITY,
             prefix=path.stem,
             batch=read_changes_state(bronze.table).batch + 1,
             position=bronze.state.coverage.changes,

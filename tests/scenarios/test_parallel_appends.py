@@ -71,6 +71,7 @@ def race(folder: Path, *, processes: int, appends: int) -> None:
     open_snapshot(
         bronze,
         S,
+        identity=IDENTITY,
         instance=INSTANCE,
         commit_ts=None,
         resnapshot=False,

@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.lake.silver import merge
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.changes import Window
 from tests.support.delta_rows import delta_rows
-from tests.support.silver_world import World, change, lsn, snapshot_row
+from tests.support.silver_world import IDENTITY, World, change, lsn, snapshot_row
 from tests.unit.lake.tables import new_bronze, stage
 
 TRACED = {module.__file__ for module in (cleanup, outcomes, repairs, merge)}
@@ -106,6 +106,7 @@ def test_a_repair_that_is_ended_at_any_line_leaves_a_bronze_that_can_be_read(tmp
                 bronze,
                 window,
                 (),
+                identity=IDENTITY,
                 prefix="repair-000000000001-x",
                 batch=read_changes_state(bronze.table).batch + 1,
                 position=lsn(3),

@@ -45,6 +45,7 @@ def horizon(number: int) -> ReadHorizon:
 
 def opened(bronze: Bronze, snapshot: Lsn, **more: Any) -> Any:
     given: dict[str, Any] = {
+        "identity": IDENTITY,
         "instance": INSTANCE,
         "commit_ts": None,
         "resnapshot": False,

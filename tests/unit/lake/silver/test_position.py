@@ -264,7 +264,14 @@ def test_a_repair_carries_what_shares_a_file_without_statistics(world: World) ->
     table.create_write_transaction(actions, mode="append", schema=table.schema())
     bronze = world.bronze
     replaced = replace_changes(
-        bronze, Window(lsn(10), lsn(11)), [], prefix="repair", batch=1, position=lsn(11), user_metadata={}
+        bronze,
+        Window(lsn(10), lsn(11)),
+        [],
+        identity=IDENTITY,
+        prefix="repair",
+        batch=1,
+        position=lsn(11),
+        user_metadata={},
     )
     assert (replaced.replaced, replaced.carried) == (1, 6)
     assert sorted(row["_operation"] for row in delta_rows(world.bronze_at.uri)) == [0] * 6
