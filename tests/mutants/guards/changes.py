@@ -21,6 +21,7 @@ MUTANTS = (
     *_batch_transactions(bronze, batch),
     *_stamp_transactions(stamp),
     *instance_transactions(instance),
+    *bronze.object_transactions(identity),
 ]
 """,
         """\
@@ -29,6 +30,7 @@ MUTANTS = (
     Transaction(BATCH, batch),
     *_stamp_transactions(stamp),
     *instance_transactions(instance),
+    *bronze.object_transactions(identity),
 ]
 """,
         f"{CHANGES}::test_two_runs_at_once_add_every_change_once",
