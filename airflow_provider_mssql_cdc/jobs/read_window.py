@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied, SourceObjectMissing, StatementFailed
@@ -27,7 +28,7 @@ from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.columns import SchemaDecision, decide_schema
 from airflow_provider_mssql_cdc.source.instances import lsn_of
-from airflow_provider_mssql_cdc.source.watermarks import zone_of
+from airflow_provider_mssql_cdc.source.watermarks import repeated_hour, zone_of
 from airflow_provider_mssql_cdc.tsql import cdc
 from airflow_provider_mssql_cdc.tsql.cdc import change_rows
 
@@ -178,8 +179,10 @@ def read_window(
 def _commits(run: ChangesRun, window: Window, limit: int | None) -> WindowCommits:
     """The commits of a window in order, at most ``limit``; none where this login may not read them."""
     statement = cdc.window_commits(window, limit=limit or _NO_LIMIT, zone=zone_of(run.session))
+    hour_of = partial(repeated_hour, run.session)
     try:
-        return WindowCommits(run.session.read(statement, COMMITS_SCHEMA, table="cdc.lsn_time_mapping"))
+        read = run.session.read(statement, COMMITS_SCHEMA, table="cdc.lsn_time_mapping")
+        return WindowCommits(read, hour_of=hour_of)
     except PermissionDenied as exc:
         run.note(f"commit times stay NULL and the window is not cut: {exc}")
-        return WindowCommits([])
+        return WindowCommits([], hour_of=hour_of)

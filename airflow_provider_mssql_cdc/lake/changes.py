@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,6 +33,7 @@ from airflow_provider_mssql_cdc.model.changes import (
     ChangesState,
     CommitStamp,
     InstanceMark,
+    RepeatedHour,
     Window,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -58,17 +59,44 @@ def change_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
     return pa.schema([*_FROM_SERVER, *captured_schema(columns)])
 
 
-COMMITS_SCHEMA = pa.schema([pa.field("lsn", pa.string()), pa.field("utc_time", TIMESTAMP_NTZ)])
+COMMITS_SCHEMA = pa.schema(
+    [pa.field("lsn", pa.string()), pa.field("utc_time", TIMESTAMP_NTZ), pa.field("near_change", pa.int32())]
+)
 
 
 class WindowCommits:
     """The commits of a window in order, each with its commit time in UTC.
 
-    :param batches: by :data:`COMMITS_SCHEMA`.
+    :param batches: by :data:`COMMITS_SCHEMA`; times of an hour that repeats as of its first pass.
+    :param hour_of: the repeated hour that an instant shortly before a change of the clock belongs to.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(
+        self, batches: Iterable[pa.RecordBatch], *, hour_of: Callable[[datetime], RepeatedHour]
+    ) -> None:
         self._table = pa.Table.from_batches(batches, COMMITS_SCHEMA).combine_chunks()
+        while near := pc.min(self._times().filter(self._near())).as_py():
+            self._settle(hour_of(near.replace(tzinfo=UTC)))
+
+    def _near(self) -> pa.ChunkedArray:
+        return pc.equal(self._table.column("near_change"), 1)
+
+    def _times(self) -> pa.ChunkedArray:
+        return self._table.column("utc_time")
+
+    def _settle(self, hour: RepeatedHour) -> None:
+        """Give the second pass its own time; commits up to the change are not looked at again."""
+        first, change = (
+            pa.scalar(at.replace(tzinfo=None), TIMESTAMP_NTZ) for at in (hour.first, hour.change)
+        )
+        times, before = self._times(), pc.less(self._times(), change)
+        if hour.second is not None:
+            is_second = pc.greater_equal(self._table.column("lsn"), hour.second.text)
+            moved = pc.and_(pc.and_(self._near(), is_second), pc.and_(before, pc.greater_equal(times, first)))
+            times = pc.if_else(moved, pc.add(times, pc.subtract(change, first)), times)
+        near = pc.if_else(before, 0, self._table.column("near_change"))
+        columns = [self._table.column("lsn"), times.cast(TIMESTAMP_NTZ), near.cast(pa.int32())]
+        self._table = pa.table(columns, schema=COMMITS_SCHEMA).combine_chunks()
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

@@ -59,6 +59,27 @@ class CommitStamp:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedHour:
+    """A stretch that the server's clock shows twice, since it is set back at the end of the first pass.
+
+    :param first: instant at which the first pass begins (UTC).
+    :param change: at which it ends and the second one begins.
+    :param second: from which LSN on commits are of the second pass; None where nothing tells.
+    """
+
+    first: datetime
+    change: datetime
+    second: Lsn | None = None
+
+    def instant_of(self, stamp: CommitStamp) -> datetime:
+        """When it was committed; ``stamp.time`` is read as of the first pass."""
+        repeats = self.first <= stamp.time < self.change
+        if repeats and self.second is not None and stamp.lsn >= self.second:
+            return stamp.time + (self.change - self.first)
+        return stamp.time
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceMark:
     """Which change table was read last: its object id and when it was made (server's local clock)."""
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import CommitStamp, Window
+from airflow_provider_mssql_cdc.model.changes import CommitStamp, RepeatedHour, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import Coverage
@@ -52,6 +52,13 @@ class WallClock:
         base = grid_start(at)
         return cls(((base, local_of(base, offset)), (base + GRID_STEP, local_of(base + GRID_STEP, offset))))
 
+    def repeated(self) -> Iterator[tuple[RepeatedHour, datetime]]:
+        """Each stretch that it shows twice, with the local time at which it begins."""
+        for (before, wall), (after, wall_after) in pairwise(self.ticks):
+            back = (after - before) - (wall_after - wall)
+            if back > timedelta():
+                yield RepeatedHour(after - back, after), wall_after
+
 
 def grid_start(at: datetime) -> datetime:
     """The quarter hour of UTC that an instant lies in."""
@@ -72,12 +79,9 @@ def wall_cut(at: datetime, clock: WallClock) -> datetime:
     """
     at = at.astimezone(UTC)
     local = dict(clock.ticks)[grid_start(at)] + (at - grid_start(at))
-    for (before, wall), (after, wall_after) in pairwise(clock.ticks):
-        repeated = (after - before) - (wall_after - wall)
-        if repeated <= timedelta():
-            continue
-        begins, ends = wall_after, wall_after + repeated
-        if begins < local < ends or (local == begins and at >= after):
+    for hour, begins in clock.repeated():
+        ends = begins + (hour.change - hour.first)
+        if begins < local < ends or (local == begins and at >= hour.change):
             return ends
     return local
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow_provider_mssql_cdc.errors import (
     NotReadyYet,
@@ -13,6 +14,7 @@ from airflow_provider_mssql_cdc.errors import (
     StatementFailed,
 )
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.changes import CommitStamp, RepeatedHour
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from airflow_provider_mssql_cdc.planning.windows import GRID_STEP, WallClock, grid_start, wall_cut
@@ -80,12 +82,31 @@ def is_retained(position: Lsn, lowest: Lsn) -> bool:
     return position.incremented() >= lowest
 
 
+OFFSET_CHANGE = timedelta(hours=1)
+"""By how much the offset of a server that cannot tell its zone may differ at a commit from today's."""
+
+CLOCKS_APART = timedelta(minutes=5)
+"""By how much a replica's clock may lag behind its primary's, which commit times come from.
+
+Members of a Windows domain keep within five minutes of each other, or Kerberos refuses them
+(learn.microsoft.com, Maximum tolerance for computer clock synchronization).
+"""
+
+
 def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
-    """After a read's last row: the server's clock and its max LSN; rows are no newer than both."""
+    """After a read's last row: its max LSN, and a time that every commit seen by then reads below.
+
+    The server's clock, and what its comparison with commit times cannot bear on top
+    (docs/adr/0017-what-a-clock-can-bear.md).
+    """
     row = session.row(cdc.read_horizon(), doing=_ASKING)
     reached = Lsn.from_server(row["max_lsn"]) or now(session, instance)
     time = utc_of(row["utc_time"])
     assert time is not None
+    if zone_of(session).name is None:
+        time += OFFSET_CHANGE
+    if row["updateability"] == "READ_ONLY":
+        time += CLOCKS_APART
     return ReadHorizon(reached, time)
 
 
@@ -96,7 +117,32 @@ def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
     ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.
     """
     found = session.rows(cdc.commit_time(lsn, zone_of(session)), doing=_ASKING)
-    return utc_of(found[0]["utc_time"]) if found else None
+    return _instant(session, lsn, found[0]) if found else None
+
+
+def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime | None:
+    """Of a row with utc_time and near_change."""
+    time = utc_of(row["utc_time"])
+    if time is None or not row["near_change"]:
+        return time
+    return repeated_hour(session, time).instant_of(CommitStamp(lsn, time))
+
+
+def repeated_hour(session: SourceSession, near: datetime) -> RepeatedHour:
+    """What of the clock repeats in the two hours after an instant, and where its second pass begins.
+
+    Decided from the whole mapping, so that a commit's time is the same whoever asks. As long as no entry
+    tells the passes apart, and for a login that may not see them, ``second`` is None: times are then read
+    as of the first pass, never later than they were.
+    """
+    for hour, begins in _clock_around(session, near).repeated():
+        if near < hour.change:
+            with contextlib.suppress(PermissionDenied, SourceObjectMissing):
+                statement = cdc.second_pass(begins, begins + (hour.change - hour.first))
+                second = Lsn.from_server(session.value(statement, doing=_ASKING))
+                return replace(hour, second=second)
+            return hour
+    return RepeatedHour(near, near + timedelta(hours=cdc.NEAR_HOURS))
 
 
 def retention_status(session: SourceSession, instance: CaptureInstance, *, position: Lsn) -> RetentionStatus:
@@ -120,7 +166,11 @@ def newest_capture(session: SourceSession) -> tuple[datetime | None, float | Non
         found = session.rows(cdc.newest_mapping(zone_of(session)), doing=_ASKING)
     if not found:
         return None, None
-    return utc_of(found[0]["utc_time"]), float(found[0]["age_seconds"])
+    time = _instant(session, Lsn.parse(found[0]["lsn"]), found[0])
+    asked = utc_of(found[0]["utc_now"])
+    assert time is not None
+    assert asked is not None
+    return time, (asked - time).total_seconds()
 
 
 def zone_of(session: SourceSession) -> cdc.ServerZone:
@@ -167,10 +217,17 @@ def local_cut(session: SourceSession, at: datetime) -> datetime:
     if zone.name is None:
         clock = session.row(cdc.server_clock(), doing=_ASKING_CAPTURE)
         return wall_cut(at, WallClock.shifted(at, timedelta(minutes=int(clock["utc_offset_minutes"]))))
+    return wall_cut(at, _clock_around(session, at))
+
+
+def _clock_around(session: SourceSession, at: datetime) -> WallClock:
+    """Two hours of the named zone on either side of an instant."""
+    zone = zone_of(session)
+    assert zone.name is not None
     base = grid_start(at)
     rows = session.rows(cdc.wall_clock(base.replace(tzinfo=None), zone.name), doing=_ASKING_CAPTURE)
     ticks = [(base + GRID_STEP * int(row["step"]), datetime.fromisoformat(row["local_time"])) for row in rows]
-    return wall_cut(at, WallClock(tuple(ticks)))
+    return WallClock(tuple(ticks))
 
 
 def commits_before(session: SourceSession, at: datetime) -> tuple[Lsn | None, Lsn | None]:

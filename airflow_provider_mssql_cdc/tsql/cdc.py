@@ -12,10 +12,16 @@ from airflow_provider_mssql_cdc.model.source_table import PlannedColumn
 from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier, result_name
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
+NEAR_HOURS = 2
+"""No zone sets its clock back by more: 30, 45 or 60 minutes, Troll station two hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerZone:
-    """How the server's local clock becomes UTC.
+    """How the server's local clock becomes UTC; every commit time of ours is read by :meth:`utc`.
+
+    A local time of the hour that repeats in autumn is read as of its first pass: ``AT TIME ZONE`` presents
+    it "with the offset before the clock change" (learn.microsoft.com, AT TIME ZONE, Remarks).
 
     :param name: a Windows zone as ``CURRENT_TIMEZONE_ID()`` gives it (SQL Server 2022, Azure); None on
         older servers, where the offset of the moment stands in.
@@ -24,10 +30,25 @@ class ServerZone:
     name: str | None = None
 
     def utc(self, local: str) -> str:
-        """T-SQL for a local datetime in UTC; a named zone needs the parameter ``zone``."""
+        """T-SQL for a local datetime in UTC, datetime2(3); a named zone needs the parameter ``zone``."""
         if self.name is None:
-            return f"DATEADD(minute, -DATEPART(tzoffset, SYSDATETIMEOFFSET()), {local})"
+            offset = "-DATEPART(tzoffset, SYSDATETIMEOFFSET())"
+            return f"CAST(DATEADD(minute, {offset}, {local}) AS datetime2(3))"
         return f"CAST({local} AT TIME ZONE %(zone)s AT TIME ZONE 'UTC' AS datetime2(3))"
+
+    def near_change(self, local: str) -> str:
+        """T-SQL: 1 where the clock is set back within :data:`NEAR_HOURS` after a local time, else 0.
+
+        Only such a time can have a second pass. Without a named zone nothing is known of it.
+        """
+        if self.name is None:
+            return "0"
+        later = f"DATEADD(hour, {NEAR_HOURS}, {self.utc(local)})"
+        shown = f"CAST({later} AT TIME ZONE 'UTC' AT TIME ZONE %(zone)s AS datetime2(3))"
+        return (
+            f"CASE WHEN {shown}\n"
+            f"            < DATEADD(hour, {NEAR_HOURS}, CAST({local} AS datetime2(3))) THEN 1 ELSE 0 END"
+        )
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -77,10 +98,14 @@ def min_lsn(capture_instance: str) -> Statement:
 
 
 def read_horizon() -> Statement:
-    """After a read's last row: the server's clock in UTC, as utc_time, and its max LSN, as max_lsn."""
+    """After a read's last row: the server's clock in UTC, as utc_time, and its max LSN, as max_lsn.
+
+    And whose clock it is: updateability is READ_ONLY on a replica.
+    """
     return Statement(
         "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_time,\n"
-        "       CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS max_lsn"
+        "       CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS max_lsn,\n"
+        "       CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)) AS updateability"
     )
 
 
@@ -99,11 +124,12 @@ def server_zone() -> Statement:
 
 
 def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
-    """The commit time of an LSN: local_time and utc_time, both NULL for an LSN that is no commit."""
+    """The commit time of an LSN: local_time, utc_time (both NULL where it is no commit), near_change."""
     mapped = "sys.fn_cdc_map_lsn_to_time(CONVERT(binary(10), %(lsn)s, 1))"
     return Statement(
         f"SELECT CONVERT(varchar(23), m.local_time, 126) AS local_time,\n"
-        f"       CONVERT(varchar(23), {zone.utc('m.local_time')}, 126) AS utc_time\n"
+        f"       CONVERT(varchar(23), {zone.utc('m.local_time')}, 126) AS utc_time,\n"
+        f"       {zone.near_change('m.local_time')} AS near_change\n"
         f"FROM (SELECT {mapped} AS local_time) AS m",
         {"lsn": lsn.text, **zone.parameters},
     )
@@ -147,11 +173,12 @@ def history(capture_instance: str, lsns: Sequence[Lsn], zone: ServerZone = Serve
 
 
 def newest_mapping(zone: ServerZone = ServerZone()) -> Statement:
-    """The newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, and age_seconds on the server's clock."""
+    """The newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, near_change; and utc_now by the clock."""
     return Statement(
         "SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
         f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time,\n"
-        "       DATEDIFF(second, m.tran_end_time, GETDATE()) AS age_seconds\n"
+        f"       {zone.near_change('m.tran_end_time')} AS near_change,\n"
+        "       CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_now\n"
         "FROM cdc.lsn_time_mapping AS m\n"
         "ORDER BY m.start_lsn DESC",
         zone.parameters,
@@ -222,10 +249,11 @@ CLOCK_STEPS = 8
 
 
 def window_commits(window: Window, *, limit: int, zone: ServerZone) -> Statement:
-    """The first ``limit`` commits of a window in order: lsn, and utc_time as datetime2(3)."""
+    """The first ``limit`` commits of a window in order: lsn, utc_time as datetime2(3), near_change."""
     return Statement(
         f"SELECT TOP ({int(limit)}) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
-        f"       CAST({zone.utc('m.tran_end_time')} AS datetime2(3)) AS utc_time\n"
+        f"       {zone.utc('m.tran_end_time')} AS utc_time,\n"
+        f"       {zone.near_change('m.tran_end_time')} AS near_change\n"
         "FROM cdc.lsn_time_mapping AS m\n"
         "WHERE m.start_lsn > CONVERT(binary(10), %(after)s, 1)\n"
         "  AND m.start_lsn <= CONVERT(binary(10), %(until)s, 1)\n"
@@ -247,6 +275,35 @@ def wall_clock(at: datetime, zone: str) -> Statement:
         f"FROM (VALUES {steps}) AS g(step)\n"
         "ORDER BY g.step",
         {"at": at.isoformat(timespec="seconds"), "zone": zone},
+    )
+
+
+def second_pass(begins: datetime, ends: datetime) -> Statement:
+    """Where the second pass of a repeated stretch of the clock begins, as lsn; NULL where no entry tells.
+
+    The first entry of its first third above one of its last third: a fall of ten minutes and more, which no
+    rounding is, and which capture shows when it ran, since it writes an entry every five minutes at least.
+
+    :param begins: local time without zone, as ``ends``; both whole minutes.
+    """
+    third = (ends - begins) / 3
+    return Statement(
+        "SELECT CONVERT(varchar(22), MIN(m.start_lsn), 1) AS lsn\n"
+        "FROM cdc.lsn_time_mapping AS m\n"
+        "WHERE m.tran_end_time >= CAST(%(begins)s AS datetime)\n"
+        "  AND m.tran_end_time < CAST(%(early)s AS datetime)\n"
+        "  AND m.start_lsn > (SELECT MIN(p.start_lsn) FROM cdc.lsn_time_mapping AS p\n"
+        "                     WHERE p.tran_end_time >= CAST(%(late)s AS datetime)\n"
+        "                       AND p.tran_end_time < CAST(%(ends)s AS datetime))",
+        {
+            name: at.isoformat(timespec="seconds")
+            for name, at in {
+                "begins": begins,
+                "early": begins + third,
+                "late": ends - third,
+                "ends": ends,
+            }.items()
+        },
     )
 
 

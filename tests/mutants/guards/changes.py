@@ -6,6 +6,7 @@ from tests.mutants.mutant import MODULE, Mutant
 
 CHANGES = "tests/unit/jobs/test_changes.py"
 CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
+CLOCK = "tests/unit/jobs/test_clock_changes.py"
 HISTORY = "tests/unit/jobs/test_history.py"
 WINDOWS = "tests/unit/planning/test_windows.py"
 INTERVALS = "tests/unit/planning/test_intervals.py"
@@ -164,7 +165,7 @@ MUTANTS = (
     Mutant(
         "intervals: in the repeated hour no earlier commit is cut off",
         "wall_cut",
-        "begins < local < ends or (local == begins and at >= after)",
+        "begins < local < ends or (local == begins and at >= hour.change)",
         "False",
         f"{INTERVALS}::test_the_cut_never_goes_back_and_never_cuts_off_an_earlier_commit",
     ),
@@ -202,5 +203,47 @@ MUTANTS = (
         "not rows.files",
         "False",
         f"{CHANGES}::test_a_change_behind_more_quiet_commits_than_a_window_holds_is_read",
+    ),
+    Mutant(
+        "B9 the second pass of a repeated hour has its own time",
+        "WindowCommits._settle",
+        "hour.second is not None",
+        "False",
+        f"{CLOCK}::test_around_a_change_of_the_clock_each_commit_has_its_own_time",
+    ),
+    Mutant(
+        "B9 a commit asked alone is of the pass that its LSN tells",
+        "RepeatedHour.instant_of",
+        "stamp.lsn >= self.second",
+        "False",
+        f"{CLOCK}::test_a_commit_s_time_asked_alone_is_that_of_its_row",
+    ),
+    Mutant(
+        "B9 a second pass begins where the clock has fallen, not at any entry",
+        "second_pass",
+        "ends - third",
+        "begins",
+        f"{CLOCK}::test_around_a_change_of_the_clock_each_commit_has_its_own_time",
+    ),
+    Mutant(
+        "B9 without a named zone a horizon is an hour later",
+        "horizon",
+        "zone_of(session).name is None",
+        "False",
+        f"{CLOCK}::test_before_a_delete_that_silver_misses_already_it_is_not_the_source",
+    ),
+    Mutant(
+        "B9 a replica's clock may lag behind the one that commit times come from",
+        "horizon",
+        "row['updateability'] == 'READ_ONLY'",
+        "False",
+        "tests/unit/source/test_watermarks.py::test_the_horizon_bears_what_its_clock_cannot",
+    ),
+    Mutant(
+        "B9 how old capture is, is told in UTC",
+        "newest_capture",
+        "_instant(session, Lsn.parse(found[0]['lsn']), found[0])",
+        "utc_of(found[0]['utc_time'])",
+        f"{CLOCK}::test_capture_that_runs_does_not_look_stopped_when_the_clock_changes",
     ),
 )

@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.source import watermarks
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.statement import Statement
-from tests.unit.source.conftest import settings_for
+from tests.unit.source.conftest import settings_for, settings_from
 
 Connect = Callable[[], SourceSession]
 
@@ -169,6 +169,25 @@ def test_an_lsn_that_is_no_commit_has_no_time(session: SourceSession) -> None:
 def test_the_horizon_of_a_database_that_never_captured_is_s(session: SourceSession) -> None:
     instance = the_instance(session)
     assert watermarks.horizon(session, instance).lsn == watermarks.now(session, instance)
+
+
+def test_the_horizon_bears_what_its_clock_cannot(driver: str) -> None:
+    noon = datetime(2026, 5, 11, 12, tzinfo=UTC)
+    with EmbeddedSqlServer(database="shop", time_zone="Asia/Tokyo") as server:
+        server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, v int)")
+        server.enable_cdc("dbo.orders")
+        server.clock.freeze(noon)
+        replica = server.replica()
+        for listener, zone_fails, expected in (
+            (server.airflow_connection(), 0, noon),
+            (replica.airflow_connection(), 0, noon + timedelta(minutes=5)),
+            (server.airflow_connection(), 1, noon + timedelta(hours=1)),
+            (replica.airflow_connection(), 1, noon + timedelta(hours=1, minutes=5)),
+        ):
+            server.faults.fail("CURRENT_TIMEZONE_ID", 195, times=zone_fails)
+            with SourceSession(settings_from(listener, driver)) as session:
+                assert watermarks.horizon(session, the_instance(session)).time == expected
+            server.faults.clear()
 
 
 def test_headroom_is_the_log_s_time_between_the_low_watermark_and_the_position(

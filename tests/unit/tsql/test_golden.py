@@ -176,6 +176,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "wall_clock": lambda: cdc.wall_clock(datetime(2024, 3, 31, 1, 15), "W. Europe Standard Time"),
     "commits_around": lambda: cdc.commits_around(datetime(2024, 3, 31, 1, 15, 30)),
     "first_entry_past": lambda: cdc.first_entry_past(S, datetime(2024, 3, 31, 1, 15, 30)),
+    "second_pass": lambda: cdc.second_pass(datetime(2026, 10, 25, 2), datetime(2026, 10, 25, 3)),
     "updateability": cdc.updateability,
     "counted_range": lambda: statement.counted(select(ID, ("1000001",), None)),
     "small_answer": lambda: statement.with_end(catalog.database_access("shop")),
