@@ -97,9 +97,9 @@ def mssql_cdc_bootstrap(
             **unmapped,
         )
         if mode == "chunked":
-            read = MssqlCdcChunkOperator.partial(
-                task_id="chunk", table=table, **task_arguments
-            ).expand(wave=plan.output)
+            read = MssqlCdcChunkOperator.partial(task_id="chunk", table=table, **task_arguments).expand(
+                wave=plan.output
+            )
         else:
             read = MssqlCdcSnapshotOperator.partial(
                 task_id="read",

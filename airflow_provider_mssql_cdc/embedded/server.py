@@ -219,7 +219,7 @@ class EmbeddedSqlServer:
         :param arguments: those of ``sys.sp_cdc_enable_table``, without ``@``.
         """
         if not self.execute(
-            "SELECT 1 FROM sys.databases WHERE database_id = DB_ID() AND is_cdc_enabled = 1",
+            "SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND is_cdc_enabled = 1",
             database=database,
         ):
             self.execute("EXEC sys.sp_cdc_enable_db", database=database)

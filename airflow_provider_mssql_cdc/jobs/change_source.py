@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
-from airflow_provider_mssql_cdc.jobs.source_table import key_problems
+from airflow_provider_mssql_cdc.jobs.source_table import described_source, key_problems
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import InstanceMark
 from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.keys import choose_key
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.planning.windows import Reach
-from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe, described_columns
+from airflow_provider_mssql_cdc.source.catalog import SourceDescription, described_columns
 from airflow_provider_mssql_cdc.source.instances import refreshed, visible_instances
 from airflow_provider_mssql_cdc.source.watermarks import captured, low
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -50,12 +50,7 @@ class ChangeSource:
 
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table
-        self.description: SourceDescription = describe(
-            session,
-            capture_instance=table.capture_instance,
-            source=table.source,
-            allow=table.allow or (),
-        )
+        self.description: SourceDescription = described_source(session, table)
         if problems := (*self.description.problems, *self._key_problems()):
             raise PreflightFailed(table.label, problems)
         self._recorded: dict[str, RecordedColumns] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
+from airflow_provider_mssql_cdc.jobs.history import refuse_other_history, refuse_snapshot_ahead
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
@@ -132,11 +132,12 @@ def _commit(
     for other in plan.ignored:
         log.info("%s: results of the older plan %s are ignored", table.label, other)
     with connect() as session:
-        source = loadable_table(session, table)
+        source = loadable_table(session, table, snapshot=plan.snapshot)
         instance = source.description.instance
         if not plan.resnapshot:
             bronze.check_object(source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
+        refuse_snapshot_ahead(session, instance, snapshot=plan.snapshot, label=table.label)
         decide_columns(bronze, source)
         refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage

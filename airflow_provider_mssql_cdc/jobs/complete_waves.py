@@ -119,7 +119,7 @@ def _commit(
     connect: Callable[[], SourceSession],
 ) -> tuple[SnapshotCommit, FactsRow]:
     with connect() as session:
-        source = loadable_table(session, table)
+        source = loadable_table(session, table, snapshot=plan.snapshot)
         instance = source.description.instance
         bronze.check_object(source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)

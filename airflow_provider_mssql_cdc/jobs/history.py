@@ -14,13 +14,13 @@ from airflow_provider_mssql_cdc.errors import (
 )
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.stored_commits import newest_change_lsn, recorded_commit_time
+from airflow_provider_mssql_cdc.lake.stored_commits import newest_lsn_beside_changes, recorded_commit_time
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.history import HistoryAnswers, other_history
 from airflow_provider_mssql_cdc.source.instances import visible_instances
-from airflow_provider_mssql_cdc.source.watermarks import captured, is_read_only, utc_of, zone_of
+from airflow_provider_mssql_cdc.source.watermarks import captured, is_read_only, now, utc_of, zone_of
 from airflow_provider_mssql_cdc.tsql import cdc
 
 if TYPE_CHECKING:
@@ -50,21 +50,52 @@ def refuse_other_history(
     coverage = bronze.state.coverage
     if coverage is None:
         return
-    stored = _stored(bronze, coverage.changes)
+    above = [lsn for lsn in (bronze.state.newest,) if lsn is not None and lsn > coverage.changes]
+    stored = _stored(bronze, coverage.changes, above)
     row = _asked(session, instance, [stamp.lsn for stamp in stored])
     reached = _reached(instance, Lsn.from_server(row["max_lsn"]))
-    if reached is None or coverage.changes > reached:
+    is_replica = row["updateability"] == "READ_ONLY"
+    needed = coverage.changes if is_replica else max([coverage.changes, *above])
+    if reached is None or needed > reached:
         reached = _reached_by_any(session, instance, reached)
-        _refuse_ahead(coverage.changes, reached, label, is_replica=row["updateability"] == "READ_ONLY")
+        _refuse_ahead(needed, reached, label, is_replica=is_replica)
+    assert reached is not None
     lows = [lsn for lsn in (Lsn.from_server(row["low"]), instance.start_lsn) if lsn is not None]
     answers = HistoryAnswers(
         reached=reached,
-        entries=[(stamp, _entry(stamp, row[f"entry_{number}"])) for number, stamp in enumerate(stored)],
+        entries=[
+            (stamp, _entry(stamp, row[f"entry_{number}"]))
+            for number, stamp in enumerate(stored)
+            if stamp.lsn <= reached  # a replica need not have come to the newest snapshot's yet
+        ],
         smallest=Lsn.from_server(row["smallest"]),
         low=max(lows, default=None),
     )
     if proof := other_history(answers):
         raise StateDamaged(f"{label}: {proof}: {WAY_ON}")
+
+
+def refuse_snapshot_ahead(
+    session: SourceSession, instance: CaptureInstance, *, snapshot: Lsn, label: str
+) -> None:
+    """Fail when the server has not reached the S that rows were read under; bronze need not hold anything.
+
+    :raises ReplicaBehind: a replica that has not got there yet.
+    :raises StateDamaged: the database was restored, or lost commits, after the rows were read.
+    """
+    reached = now(session, instance)
+    if snapshot <= reached:
+        return
+    if is_read_only(session):
+        raise ReplicaBehind(
+            f"{label}: the replica that answers is at {reached}, behind the snapshot's LSN {snapshot}; it "
+            "catches up, or another one answers at the next attempt"
+        )
+    raise StateDamaged(
+        f"{label}: the snapshot was read at {snapshot}, and the server is only at {reached}: the database "
+        "was restored to an earlier point, or a failover lost commits, since then. Nothing of this snapshot "
+        "is committed; start a new run"
+    )
 
 
 def _refuse_ahead(position: Lsn, reached: Lsn | None, label: str, *, is_replica: bool) -> None:
@@ -76,15 +107,16 @@ def _refuse_ahead(position: Lsn, reached: Lsn | None, label: str, *, is_replica:
             "have reached; it catches up, or another one answers at the next attempt"
         )
     raise StateDamaged(
-        f"{label}: changes have been read up to {position}, and the server is only at {reached}: {WAY_ON}"
+        f"{label}: what was read up to {position} is in bronze, and the server is only at {reached}: {WAY_ON}"
     )
 
 
-def _stored(bronze: Bronze, position: Lsn) -> list[CommitStamp]:
-    """What bronze holds with a commit time of the mapping: of the position, and of its newest change."""
+def _stored(bronze: Bronze, position: Lsn, above: Iterable[Lsn]) -> list[CommitStamp]:
+    """What bronze holds with a commit time of the mapping: of the position, of rows below and above it."""
     stamp = read_changes_state(bronze.table).stamp
     found = {} if stamp is None else {stamp.lsn: stamp}
-    others: Iterable[Lsn | None] = ((position if stamp is None else None), newest_change_lsn(bronze))
+    newest = newest_lsn_beside_changes(bronze, position)
+    others: Iterable[Lsn | None] = ((position if stamp is None else None), newest, *above)
     for lsn in others:
         if lsn is not None and lsn not in found:
             time = recorded_commit_time(bronze, lsn)

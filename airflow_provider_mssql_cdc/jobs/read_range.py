@@ -141,7 +141,7 @@ def read_range(
         return StagedRange.nothing(planned)
     started = time.monotonic()
     with connect() as session:
-        source = loadable_table(session, table)
+        source = loadable_table(session, table, snapshot=planned.snapshot)
         bronze.check_identity(source.identity)
         if not planned.resnapshot:
             bronze.check_object(source.identity)

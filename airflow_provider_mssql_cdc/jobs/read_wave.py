@@ -163,7 +163,7 @@ def read_wave(
     if planned.stop.after is not None and started_at >= planned.stop.after:
         return Stopped(f"{table.label}: max_seconds of this run have passed; the next run reads this wave")
     with connect() as session:
-        source = loadable_table(session, table)
+        source = loadable_table(session, table, snapshot=planned.snapshot)
         bronze.check_identity(source.identity)
         bronze.check_object(source.identity)
         bronze.check_columns(source.lake_columns)

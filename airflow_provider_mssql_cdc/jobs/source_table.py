@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_mssql_cdc.errors import PreflightFailed
-from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.errors import (
+    PermissionDenied,
+    PreflightFailed,
+    ReplicaBehind,
+    SourceObjectMissing,
+)
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.evolution import column_drift
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import columns_hash
 from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
@@ -22,6 +29,7 @@ from airflow_provider_mssql_cdc.planning.keys import KeyChoice, choose_keys
 from airflow_provider_mssql_cdc.planning.one_to_one import cast_problems, code_page_problems
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
+from airflow_provider_mssql_cdc.source.watermarks import captured, is_read_only
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -79,17 +87,62 @@ class LoadableTable:
         return columns_hash(tuple((column.name, str(column.sql_type)) for column in self.split_columns))
 
 
+def described_source(
+    session: SourceSession, table: MssqlCdcTable, *, snapshot: Lsn | None = None
+) -> SourceDescription:
+    """What :func:`describe` says, unless the server that answers is a replica that has not got there yet.
+
+    A replica shows the catalog as it was at its redo point. What is missing there may have been made since:
+    that is no verdict while the replica is not above an LSN up to which the source is known.
+
+    :param snapshot: S that the task works on; what bronze has reached is looked up where it is needed.
+    :raises ReplicaBehind: the instance, or its table, does not show on a replica that is behind.
+    """
+    try:
+        return describe(
+            session,
+            capture_instance=table.capture_instance,
+            source=table.source,
+            allow=table.allow or (),
+        )
+    except (PermissionDenied, PreflightFailed, SourceObjectMissing) as exc:
+        known = _known_lsn(table, snapshot)
+        if known is not None and is_read_only(session):
+            reached = captured(session)
+            if reached is None or reached <= known:
+                raise ReplicaBehind(
+                    f"{table.label}: the replica that answers is at {reached}, not above {known}, up to "
+                    "which the source is known, and does not show all of it yet; it catches up, or another "
+                    f"one answers at the next attempt. What it said: {exc}"
+                ) from exc
+        raise
+
+
+def _known_lsn(table: MssqlCdcTable, snapshot: Lsn | None) -> Lsn | None:
+    bronze = open_bronze(TableLocation.bronze_of(table))
+    coverage = None if bronze is None else bronze.state.coverage
+    newest = None if bronze is None else bronze.state.newest
+    known = (snapshot, newest, None if coverage is None else coverage.changes)
+    return max((lsn for lsn in known if lsn is not None), default=None)
+
+
 def loadable_table(
-    session: SourceSession, table: MssqlCdcTable, *, also: TargetCheck | None = None
+    session: SourceSession,
+    table: MssqlCdcTable,
+    *,
+    also: TargetCheck | None = None,
+    snapshot: Lsn | None = None,
 ) -> LoadableTable:
     """Describe the table and check all of it, so that every problem is reported at once.
 
     :param also: further problems, of the target for one; asked only when there are some already. A target
         that is all that is wrong fails where it is opened.
+    :param snapshot: S that the task works on, where there is one.
     :raises PreflightFailed: with one sentence, and its remedy, for each problem.
+    :raises ReplicaBehind: what is missing may be there on the primary.
     """
     allow = table.allow or ()
-    description = describe(session, capture_instance=table.capture_instance, source=table.source, allow=allow)
+    description = described_source(session, table, snapshot=snapshot)
     columns = plan_columns(description.columns, table.casts or {}, allow)
     keys = choose_keys(description, key=table.key, split_by=table.split_by)
     problems = (

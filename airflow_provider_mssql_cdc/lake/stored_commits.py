@@ -133,19 +133,19 @@ def recorded_commit_time(bronze: Bronze, lsn: Lsn) -> datetime | None:
     return None if found is None else found.replace(tzinfo=UTC)
 
 
-def newest_change_lsn(bronze: Bronze) -> Lsn | None:
-    """The largest LSN of a change row; by statistics where files hold nothing but changes."""
+def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
+    """The largest LSN at or below the position of any file that holds changes; by statistics, no row is read.
+
+    Where an OPTIMIZE has put snapshot rows into the same file it may be theirs. A file that reaches above
+    the position, as rows of a chunked snapshot may, and one without statistics say nothing.
+    """
     actions = read_all(bronze.table.get_add_actions(flatten=True))
-    needed = ("num_records", "max._start_lsn", "null_count._snapshot")
-    if set(needed) <= set(actions.column_names):
-        files = list(zip(*(actions.column(name).to_pylist() for name in needed), strict=True))
-        changes = [high for rows, high, nulls in files if rows is not None and rows == nulls and high]
-        if changes:
-            return Lsn.parse(max(changes))
-        if all(nulls == 0 for _, _, nulls in files):
-            return None
-    rows = _answer(bronze, 'SELECT max("_start_lsn") AS newest FROM bronze WHERE "_operation" > 0')
-    return Lsn.parse(rows[0]["newest"]) if rows and rows[0]["newest"] else None
+    needed = ("max._start_lsn", "null_count._snapshot")
+    if not set(needed) <= set(actions.column_names):
+        return None
+    files = zip(*(actions.column(name).to_pylist() for name in needed), strict=True)
+    highs = [high for high, nulls in files if high is not None and nulls and high <= position.text]
+    return Lsn.parse(max(highs)) if highs else None
 
 
 def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:

@@ -64,9 +64,7 @@ def test_native_rendering_and_no_xcoms_by_default_change_nothing(
     table = replace(
         make_table(), capture_instance="20240131", key=("2024",), storage_options={"timeout": "30"}
     )
-    dag = all_of(
-        table, "native", render_template_as_native_obj=True, default_args={"do_xcom_push": False}
-    )
+    dag = all_of(table, "native", render_template_as_native_obj=True, default_args={"do_xcom_push": False})
     dag_run = run(dag)
     assert set(states(dag_run).values()) == {"success"}
     assert returned(dag_run, "merge")["rows"] == 2

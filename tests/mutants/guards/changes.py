@@ -8,6 +8,8 @@ CHANGES = "tests/unit/jobs/test_changes.py"
 CHANGE_GUARDS = "tests/unit/jobs/test_changes_guards.py"
 CLOCK = "tests/unit/jobs/test_clock_changes.py"
 HISTORY = "tests/unit/jobs/test_history.py"
+TASKS = "tests/unit/jobs/test_history_of_tasks.py"
+LAGGING = "tests/unit/jobs/test_lagging_replica.py"
 WINDOWS = "tests/unit/planning/test_windows.py"
 INTERVALS = "tests/unit/planning/test_intervals.py"
 TRIGGER = "tests/unit/triggers/test_capture.py"
@@ -67,7 +69,7 @@ MUTANTS = (
     Mutant(
         "changes: a position ahead of the server is refused",
         "refuse_other_history",
-        "reached is None or coverage.changes > reached",
+        "reached is None or needed > reached",
         "False",
         f"{CHANGE_GUARDS}::test_a_restored_database_that_is_behind_the_position_is_refused",
     ),
@@ -245,5 +247,54 @@ MUTANTS = (
         "_instant(session, Lsn.parse(found[0]['lsn']), found[0])",
         "utc_of(found[0]['utc_time'])",
         f"{CLOCK}::test_capture_that_runs_does_not_look_stopped_when_the_clock_changes",
+    ),
+    Mutant(
+        "history: the newest snapshot above the position is asked for too",
+        "refuse_other_history",
+        "(bronze.state.newest,)",
+        "()",
+        f"{TASKS}::test_a_snapshot_of_the_lost_history_is_noticed_though_the_position_is_in_both",
+    ),
+    Mutant(
+        "history: what a replica has not come to yet proves nothing",
+        "refuse_other_history",
+        "stamp.lsn <= reached",
+        "True",
+        f"{TASKS}::test_a_replica_above_the_position_and_below_a_newer_snapshot_is_read_from",
+    ),
+    Mutant(
+        "history: a wave looks",
+        "stage_wave",
+        "refuse_other_history(session, instance, bronze=bronze, label=label)",
+        "pass",
+        f"{TASKS}::test_a_chunked_load_is_not_gone_on_with",
+    ),
+    Mutant(
+        "snapshot: its own S is at or below what the server has reached",
+        "refuse_snapshot_ahead",
+        "snapshot <= reached",
+        "True",
+        f"{TASKS}::test_a_first_snapshot_above_what_the_server_has_reached_is_not_committed",
+    ),
+    Mutant(
+        "replica: an instance that it does not show yet is no verdict",
+        "described_source",
+        "known is not None and is_read_only(session)",
+        "False",
+        f"{LAGGING}::test_a_range_waits_for_a_replica_that_does_not_show_the_instance",
+    ),
+    Mutant(
+        "replica: above what is known it gives a verdict",
+        "described_source",
+        "reached is None or reached <= known",
+        "True",
+        f"{LAGGING}::test_a_replica_above_what_is_known_gives_a_verdict",
+    ),
+    Mutant(
+        "history: rows above the position are no change of it",
+        "newest_lsn_beside_changes",
+        "high <= position.text",
+        "True",
+        f"{HISTORY}::test_rows_above_the_position_are_not_asked_for",
     ),
 )

@@ -91,13 +91,13 @@ MUTANTS = (
         "decide_snapshot_commit",
         "state.coverage is None or other_object or (gap and snapshot > state.coverage.changes)",
         "state.coverage is None or (gap and snapshot > state.coverage.changes)",
-        f"{OBJECTS}::test_a_resnapshot_goes_on_with_the_new_table_and_no_row_of_the_old_one_stays",
+        f"{COMMITS}::test_a_window_of_the_table_before_is_not_committed_after_a_resnapshot_of_the_next",
     ),
     Mutant(
         "object: so does a chunked one where it is opened",
         "decide_opening",
         "state.coverage is None or other_object or (gap and snapshot > state.coverage.changes)",
         "state.coverage is None or (gap and snapshot > state.coverage.changes)",
-        f"{OBJECTS}::test_a_resnapshot_goes_on_with_the_new_table_and_no_row_of_the_old_one_stays",
+        f"{COMMITS}::test_a_window_of_the_table_before_is_not_committed_after_a_resnapshot_of_the_next",
     ),
 )

@@ -8,9 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import RetentionGap, StateDamaged
+from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.stored_commits import newest_lsn_beside_changes
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from tests.support.changes_world import ChangesWorld
 
 DRIVERS = ("mssql-python", "pymssql")
@@ -157,5 +162,37 @@ def test_a_snapshot_below_the_first_lsn_of_a_quiet_instance_is_gone_on_from(worl
     world.tick(400)
     world.changes()
     world.insert(4)
+    world.changes()
+    assert world.rebuilt() == world.source()
+
+
+def test_the_newest_rows_below_the_position_are_told_from_statistics_alone(world: ChangesWorld) -> None:
+    """Also where an OPTIMIZE has put all rows into one file: a large bronze is not read in every run."""
+    world.bootstrap()
+    world.insert(4)
+    world.changes()
+    newest = max(row["_start_lsn"] for row in world.bronze("_operation > 0"))
+    table = DeltaTable(world.table.bronze)
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    bronze = open_existing(TableLocation.bronze_of(world.table))
+    assert len(bronze.table.file_uris()) == 1
+    for uri in bronze.table.file_uris():
+        Path(uri).unlink()
+    coverage = bronze.state.coverage
+    assert coverage is not None
+    assert newest_lsn_beside_changes(bronze, coverage.changes) == Lsn.parse(newest)
+
+
+def test_rows_above_the_position_are_not_asked_for(world: ChangesWorld) -> None:
+    world.bootstrap()
+    world.insert(4)
+    world.changes()
+    position = world.position()
+    world.insert(5)
+    world.bootstrap(resnapshot=True, run_id="again")
+    DeltaTable(world.table.bronze).optimize.compact()
+    bronze = open_existing(TableLocation.bronze_of(world.table))
+    assert newest_lsn_beside_changes(bronze, Lsn.parse(position)) is None
     world.changes()
     assert world.rebuilt() == world.source()

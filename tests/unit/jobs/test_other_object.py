@@ -41,6 +41,9 @@ class World:
         server.execute(f"CREATE TABLE dbo.orders {COLUMNS}")
         self.fill("dbo.orders", *range(10))
         server.enable_cdc("dbo.orders")
+        server.execute(f"CREATE TABLE dbo.orders_next {COLUMNS}")
+        self.fill("dbo.orders_next", *range(4, 14))
+        server.enable_cdc("dbo.orders_next")
 
     def fill(self, table: str, *ids: int) -> None:
         for number in ids:
@@ -83,6 +86,13 @@ def by_rename(world: World) -> str:
     return "dbo_orders_v2"
 
 
+def by_a_table_that_was_tracked_all_along(world: World) -> str:
+    """No gap tells it: its instance keeps what follows the position."""
+    rename(world.server, "dbo.orders", "dbo.orders_old")
+    rename(world.server, "dbo.orders_next", "dbo.orders")
+    return "dbo_orders_next"
+
+
 def by_transfer(world: World) -> str:
     world.server.execute(f"CREATE TABLE staging.orders {COLUMNS}")
     world.fill("staging.orders", 3, 11)
@@ -106,7 +116,7 @@ def by_a_successor(world: World) -> str:
     return "dbo_orders_v3"
 
 
-WAYS = (by_rename, by_transfer, by_drop, by_a_successor)
+WAYS = (by_rename, by_a_table_that_was_tracked_all_along, by_transfer, by_drop, by_a_successor)
 
 
 @pytest.fixture(params=("mssql-python", "pymssql"))

@@ -63,6 +63,7 @@ class Engine:
         self._session_numbers = itertools.count(51)
         self._guard = threading.RLock()
         self._cache: dict[Any, Any] = {}
+        self.listed_ids: dict[str, int] = {}  # of sys.databases, where it is not DB_ID(), as on Azure
         self.sessions: list[Session] = []
         self.registry.pool.add_permanent("session_transaction", _transaction_number)
         self.registry.pool.add_permanent("session_statement", _statement_number)

@@ -19,7 +19,7 @@ def _databases(session: Session) -> Iterator[tuple[Any, ...]]:
         snapshot = int(catalog.snapshot_isolation)
         yield (
             catalog.name,
-            database.database_id,
+            session.engine.listed_ids.get(catalog.name, database.database_id),
             1,
             160,
             catalog.collation,
