@@ -34,7 +34,7 @@ from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.planning.coverage import Consistency, consistency
 from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_uncertain_key, silver_key
-from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, decide_merge
+from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, UpToDate, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def merge_silver(
 
     :raises UnsupportedKey: silver needs a key that tells the source's rows apart.
     :raises ForeignTable: bronze or silver belongs to another source table.
+    :raises StateDamaged: another tool removed rows of bronze that silver would be kept from.
     :raises CommitConflict: other merges were first too often.
     """
     bronze = open_bronze(TableLocation.bronze_of(order.table))
@@ -109,6 +110,8 @@ def _merge_once(
     snapshot = bronze.state.snapshot
     assert snapshot is not None
     assert past is not None
+    if not isinstance(decision, UpToDate):
+        bronze.refuse_thinned(snapshot)
     if order.wait_consistent and not past.passed:
         return Awaited(f"{order.table.label}: silver stays as it is: {past.reason}")
     if silver is None or isinstance(decision, Rebuild):

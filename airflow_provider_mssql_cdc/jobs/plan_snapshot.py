@@ -126,13 +126,15 @@ def record_snapshot(
 ) -> Lsn:
     """S, recorded before anything of the table is read; strictly above every S that bronze knows.
 
+    Above every LSN, too, of which another tool removed rows.
+
     :param wait_seconds: how long to wait for capture to pass those.
     :raises NotReadyYet: it did not.
     """
     deadline, told = time.monotonic() + wait_seconds, False
     while True:
         snapshot = now(session, source.description.instance)
-        newest = bronze.state.newest
+        newest = bronze.newest
         if newest is None or snapshot > newest:
             return snapshot
         if time.monotonic() >= deadline:

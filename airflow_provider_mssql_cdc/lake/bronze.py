@@ -21,13 +21,15 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
 from airflow_provider_mssql_cdc.lake.log import (
     CREATE_ONCE,
+    down_to_ours,
     refuse_restored,
     refuse_rows_without_position,
     refuse_unsafe_properties,
 )
 from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
 from airflow_provider_mssql_cdc.lake.schema import SOURCE_PROPERTY, described, identity_text, read_identity
-from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.thinned import Thinned, noticed, read_thinned
 from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -47,6 +49,7 @@ class Bronze:
 
     def __init__(self, location: TableLocation, table: DeltaTable) -> None:
         self.location, self.in_doubt = location, InDoubt()
+        self._warned: int | None = None
         self._take(table)
 
     def _take(self, table: DeltaTable) -> None:
@@ -54,8 +57,36 @@ class Bronze:
         refuse_unsafe_properties(table)
         state = read_state(table)
         refuse_rows_without_position(table, state)
-        refuse_restored(table, state)
+        commits = down_to_ours(table)
+        refuse_restored(table, state, commits)
         self.table, self.state, self.identity = table, state, identity
+        self._noticed = noticed(commits, lambda: TableStorage(self.location), state=state)
+        self._warn_of_thinned()
+
+    @property
+    def thinned(self) -> Thinned | None:
+        """Rows that another tool removed; they matter to every snapshot that is not above its position."""
+        return self._noticed or read_thinned(self.table)
+
+    def _warn_of_thinned(self) -> None:
+        """Once a run: its tasks go on, silver does not."""
+        thinned, snapshot = self.thinned, self.state.snapshot
+        if thinned is None or thinned.version == self._warned:
+            return
+        if snapshot is None or snapshot <= thinned.position:
+            log.warning("%s: %s. Silver cannot be kept from it: %s", self.location, thinned, thinned.remedy)
+            self._warned = thinned.version
+
+    @property
+    def newest(self) -> Lsn | None:
+        """A new snapshot has to be above it: every S that is known, and all of which rows were removed."""
+        known = (self.state.newest, self.thinned.position if self.thinned else None)
+        return max((lsn for lsn in known if lsn is not None), default=None)
+
+    def refuse_thinned(self, snapshot: Lsn) -> None:
+        """:raises StateDamaged: rows that silver needs may have been removed by another tool."""
+        if self.thinned is not None:
+            self.thinned.refuse(self.location, snapshot)
 
     def reload(self) -> Bronze:
         """Move this handle to the newest version, check it again, and return it."""
@@ -152,7 +183,7 @@ class Bronze:
             self.table,
             files,
             event=event,
-            transactions=transactions,
+            transactions=[*transactions, *(self._noticed.transactions() if self._noticed else ())],
             user_metadata=user_metadata,
             in_doubt=self.in_doubt,
             overtaken=overtaken,

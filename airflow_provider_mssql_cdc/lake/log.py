@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -179,15 +179,16 @@ def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
         )
 
 
-def refuse_restored(table: DeltaTable, state: BronzeState) -> None:
+def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dict[str, Any]]) -> None:
     """A RESTORE takes rows back and leaves transactions as they are (tried, delta-rs 1.6.6).
 
     A RESTORE to our newest commit, or to a version above it, took nothing of ours; this is also how an
     unlucky one is undone. What the log no longer holds cannot be checked.
 
+    :param commits: what :func:`down_to_ours` gave.
     :raises StateDamaged: naming both versions.
     """
-    if state.coverage is not None and (restore := restore_below_ours(table)) is not None:
+    if state.coverage is not None and (restore := restore_below_ours(commits)) is not None:
         ours = restore.ours
         raise StateDamaged(
             f"{table.table_uri}: version {restore.version} is a RESTORE to below this package's last commit"
@@ -210,19 +211,21 @@ class RestoreBelow:
     ours: int | None
 
 
-def restore_below_ours(table: DeltaTable) -> RestoreBelow | None:
-    """The newest RESTORE in force that went to below this package's last commit; None when there is none."""
-    commits = _down_to_ours(table)
-    ours = commits[-1]["version"] if commits and COMMIT_KEY in commits[-1] else None
-    restored = {
-        commit["version"]: _target(commit) for commit in commits if commit.get("operation") == "RESTORE"
-    }
-    version: int = table.version()
-    while above := [restore for restore in restored if restore <= version]:
-        newest, target = max(above), restored[max(above)]
+def restore_below_ours(commits: Sequence[dict[str, Any]]) -> RestoreBelow | None:
+    """The newest RESTORE in force that went to below this package's last commit; None when there is none.
+
+    :param commits: what :func:`down_to_ours` gave.
+    """
+    ours = newest_of_ours(commits)
+    in_force = None
+    for commit in commits:
+        version = commit["version"]
+        if commit.get("operation") != "RESTORE" or (in_force is not None and version > in_force):
+            continue
+        target = restore_target(commit)
         if ours is None or target is None or target < ours:
-            return RestoreBelow(newest, ours)
-        version = target
+            return RestoreBelow(version, ours)
+        in_force = target
     return None
 
 
@@ -239,7 +242,7 @@ def refuse_deletion_vectors(table: DeltaTable) -> None:
         )
 
 
-def _down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
+def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
     """Commit infos, newest first, down to the newest of ours; all that the log holds when there is none."""
     for limit in (1, 50, None):
         commits = table.history(limit)
@@ -249,7 +252,13 @@ def _down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
     return commits
 
 
-def _target(restore: dict[str, Any]) -> int | None:
+def newest_of_ours(commits: Sequence[dict[str, Any]]) -> int | None:
+    """Its version, the last of what :func:`down_to_ours` gave; None where the log holds none."""
+    return int(commits[-1]["version"]) if commits and COMMIT_KEY in commits[-1] else None
+
+
+def restore_target(restore: dict[str, Any]) -> int | None:
+    """The version that a RESTORE went back to, None where its commit info does not say."""
     version = (restore.get("operationParameters") or {}).get("version")
     return int(version) if version is not None and str(version).isdigit() else None
 

@@ -15,6 +15,7 @@ from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.thinned import Thinned, commit_actions, first_removal, removes_rows
 from airflow_provider_mssql_cdc.model.changes import ChangeCounts, Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -228,15 +229,28 @@ def files_since(bronze: Bronze, version: int) -> FilesSince:
     is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
 
     :raises LogForgotten: a commit in between, or a file, is gone.
+    :raises StateDamaged: another tool removed rows in between.
     """
     storage = TableStorage(bronze.location)
-    history = _Moves()
+    history, infos, removing = _Moves(), list[dict[str, Any]](), set[int]()
     for number in range(version + 1, bronze.version + 1):
-        history.follow(_actions(storage, number))
+        actions = _actions(storage, number)
+        history.follow(actions)
+        infos.append({**next(iter(_of(actions, "commitInfo")), {}), "version": number})
+        if removes_rows(actions):
+            removing.add(number)
+    _refuse_removal(bronze, first_removal(infos[::-1], removing.__contains__))
     added = dict.fromkeys(path for each in history.added for path in history.readable(each, storage))
     if gone := [path for path in history.withdrawn if storage.size(path) is None]:
         raise LogForgotten(f"file {gone[0]}, whose rows were taken out, is gone")
     return FilesSince(tuple(added), tuple(history.withdrawn))
+
+
+def _refuse_removal(bronze: Bronze, removal: dict[str, Any] | None) -> None:
+    """Also what came before a package that records it: its rows may not be in silver yet, or for good."""
+    snapshot = bronze.state.snapshot
+    if removal is not None and snapshot is not None:
+        Thinned(snapshot, removal["version"], removal.get("operation")).refuse(bronze.location, snapshot)
 
 
 class _Moves:
@@ -275,10 +289,7 @@ def _of(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 def _actions(storage: TableStorage, version: int) -> list[dict[str, Any]]:
-    """A commit as the Delta protocol keeps it: one JSON object a line."""
-    name = f"_delta_log/{version:020d}.json"
-    if storage.size(name) is None:
+    actions = commit_actions(storage, version)
+    if actions is None:
         raise LogForgotten(f"its log no longer holds version {version}")
-    with storage.open(name) as file:
-        text = file.read().decode()
-    return [json.loads(line) for line in text.split("\n") if line.strip()]
+    return actions

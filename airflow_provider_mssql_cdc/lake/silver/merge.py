@@ -235,6 +235,7 @@ def keep(
 
     :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
     :raises SilverMoved: another merge was first.
+    :raises StateDamaged: another tool removed rows of bronze since silver's position.
     """
     silver = request.silver
     if isinstance(decision, UpToDate):

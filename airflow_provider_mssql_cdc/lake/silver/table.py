@@ -18,6 +18,7 @@ from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.cleanup import missing_files
 from airflow_provider_mssql_cdc.lake.log import (
     CREATE_ONCE,
+    down_to_ours,
     refuse_append_only,
     refuse_deletion_vectors,
     refuse_unsafe_properties,
@@ -130,7 +131,7 @@ class Silver:
         refuse_append_only(table)
         self.table, self.key = table, key
         self.position = _read_position(table)
-        restore = restore_below_ours(table) if self.position else None
+        restore = restore_below_ours(down_to_ours(table)) if self.position else None
         self._restored: str | None = None
         if restore is not None:
             self._restored = f"its version {restore.version} is a RESTORE that took rows back"
