@@ -198,14 +198,14 @@ MUTANTS = (
     Mutant(
         "silver: what bronze's log has forgotten is made good by a rebuild",
         "_actions",
-        "storage.size(name) is None",
+        "actions is None",
         "False",
         f"{POSITION}::test_a_version_that_the_log_no_longer_holds_is_made_good_by_a_rebuild_that_says_so",
     ),
     Mutant(
         "silver: a RESTORE that took rows back is made good by a rebuild",
         "Silver._take",
-        "restore_below_ours(table) if self.position else None",
+        "restore_below_ours(down_to_ours(table)) if self.position else None",
         "None",
         f"{POSITION}::test_a_restore_that_took_silvers_rows_back_is_noticed",
     ),
