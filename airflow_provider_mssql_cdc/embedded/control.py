@@ -30,50 +30,36 @@ Any driver's connection as sa can call them; there is no second protocol::
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine.run.results import result_set
-from airflow_provider_mssql_cdc.embedded.engine.values import types
-from airflow_provider_mssql_cdc.embedded.seam import MAX, Parameter, ResultSet, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.engine.schema.views import columns
+from airflow_provider_mssql_cdc.embedded.seam import Parameter, ResultSet, SqlError
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+    from airflow_provider_mssql_cdc.embedded.listener import Replica
     from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
 
 Arguments = dict[str, Any]
 Answer = list[ResultSet] | None
-Control = Callable[["EmbeddedSqlServer", "Session", Arguments], Answer]
+Control = Callable[["EmbeddedSqlServer", "Session", Arguments], Any]
 
 _ACTIONS = ("drop", "fail", "stall", "run", "truncate", "fail_login")
 _DROP_SECONDS = 0.2
-_TEXT = SqlType("nvarchar", MAX)
-_FAULTS = (
-    ("action", _TEXT),
-    ("pattern", _TEXT),
-    ("occurrence", types.INT),
-    ("times", types.INT),
-    ("after_rows", types.INT),
-    ("seen", types.INT),
-    ("acted", types.INT),
-    ("reached", types.BIT),
+_FAULTS = columns(
+    "action:text pattern:text occurrence:int times:int after_rows:int seen:int acted:int reached:bit"
 )
-_STATEMENTS = (
-    ("session_id", types.INT),
-    ("login", _TEXT),
-    ("database_name", _TEXT),
-    ("sql", _TEXT),
-    ("rows", types.BIGINT),
-    ("error", _TEXT),
-)
+_STATEMENTS = columns("session_id:int login:text database_name:text sql:text rows:bigint error:text")
 
 
 def register_control(server: EmbeddedSqlServer) -> None:
     """Let sysadmins of the server's engine call them."""
-    for name, (function, parameters) in _PROCEDURES.items():
+    for name, (parameters, function) in _PROCEDURES.items():
         server.engine.register_procedure(
-            f"embedded.{name}", _guarded(server, function), parameters=parameters
+            f"embedded.{name}", _guarded(server, function), parameters=parameters.split()
         )
 
 
@@ -83,76 +69,42 @@ def _guarded(
     def call(session: Session, arguments: dict[str, Parameter]) -> Answer:
         if not session.is_sysadmin:
             raise SqlError(229, "The EXECUTE permission was denied: schema 'embedded' is for sysadmins.", 14)
-        values = {
-            name: parameter.value for name, parameter in arguments.items() if parameter.value is not None
-        }
+        given = {name: p.value for name, p in arguments.items() if p.value is not None}
         try:
-            return function(server, session, values)
+            answer: Answer = function(server, session, given)
         except (KeyError, ValueError, TypeError) as exc:
             raise SqlError(50000, f"embedded: {type(exc).__name__}: {exc}") from exc
+        return answer
 
     return call
 
 
-def _one(name: str, type_: SqlType, value: Any) -> Answer:
-    return [result_set(((name, type_),), [(value,)])]
+def _one(column: str, value: Any) -> Answer:
+    return [result_set(columns(column), [(value,)])]
 
 
-def _capture(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    done = server.capture(commits=given.get("commits"), database=session.database)
-    return _one("commits", types.INT, done)
-
-
-def _capture_mode(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.capture_mode = given["mode"]
-    return None
-
-
-def _key_updates(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.key_updates = given["form"]
-    return None
-
-
-def _commands(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.commands = given["per"]
-    return None
-
-
-def _stop_capture(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.stop_capture()
-    return None
-
-
-def _start_capture(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.start_capture()
-    return None
-
-
-def _idle(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    return _one("lsn", _TEXT, server.idle(database=session.database))
+def _setting(attribute: str, parameter: str) -> Control:
+    return lambda server, _, given: setattr(server, attribute, given[parameter])
 
 
 def _cleanup(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    keep = given.get("keep_seconds")
+    keep = timedelta(seconds=given["keep_seconds"]) if "keep_seconds" in given else None
     low = server.cleanup(
-        given.get("instance"),
-        up_to=given.get("up_to"),
-        keep=None if keep is None else timedelta(seconds=keep),
-        database=session.database,
+        given.get("instance"), up_to=given.get("up_to"), keep=keep, database=session.database
     )
-    return _one("low_lsn", _TEXT, low)
+    return _one("low_lsn:text", low)
 
 
-def _clock(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
+def _clock(server: EmbeddedSqlServer, _: Session, given: Arguments) -> Answer:
     if "zone" in given:
         server.time_zone = given["zone"]
     if "set" in given:
         server.clock.set(datetime.fromisoformat(given["set"]))
     server.clock.shift(timedelta(seconds=given.get("shift_seconds", 0)))
-    return _one("utc", _TEXT, server.clock.utc().isoformat())
+    return _one("utc:text", server.clock.utc().isoformat())
 
 
-def _fault(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
+def _fault(server: EmbeddedSqlServer, session: Session, given: Arguments) -> None:
     action = given.pop("action", None)
     if action not in _ACTIONS:
         raise ValueError(f"@action is one of {', '.join(_ACTIONS)}")
@@ -160,65 +112,30 @@ def _fault(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Ans
         given["at_end"] = bool(given["at_end"])
     if given.get("times") == 0:
         given["times"] = None
-    if action == "fail_login":
-        server.faults.fail_login(given.pop("number"), **given)
-    elif action == "fail":
-        server.faults.fail(given.pop("pattern"), given.pop("number"), **given)
-    elif action == "run":
+    if action == "run":
         sql, database = given.pop("sql"), session.database
-        server.faults.run(given.pop("pattern"), lambda: server.execute(sql, database=database), **given)
-    else:
-        getattr(server.faults, action)(given.pop("pattern"), **given)
-    return None
+        given["call"] = lambda: server.execute(sql, database=database)
+    getattr(server.faults, action)(**given)
 
 
-def _release(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    for fault in server.faults.set_now():
-        fault.release()
-    return None
-
-
-def _clear_faults(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.faults.clear()
-    return None
-
-
-def _faults(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
+def _faults(server: EmbeddedSqlServer, _: Session, given: Arguments) -> Answer:
+    names = ("occurrence", "times", "after_rows", "seen", "acted")
     rows = [
-        (
-            f.action,
-            f.pattern.pattern,
-            f.occurrence,
-            f.times,
-            f.after_rows,
-            f.seen,
-            f.acted,
-            int(f.reached.is_set()),
-        )
+        (f.action, f.pattern.pattern, *(getattr(f, name) for name in names), int(f.reached.is_set()))
         for f in server.faults.set_now()
     ]
     return [result_set(_FAULTS, rows)]
 
 
-def _statements(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
+def _statements(server: EmbeddedSqlServer, _: Session, given: Arguments) -> Answer:
     log = server.faults.log(given.get("session_id"))
     return [
         result_set(_STATEMENTS, [(s.session_id, s.login, s.database, s.sql, s.rows, s.error) for s in log])
     ]
 
 
-def _replica(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    return _one("port", types.INT, server.replica(given.get("name", "secondary")).port)
-
-
-def _replica_hold(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.replica(given.get("name", "secondary")).hold()
-    return None
-
-
-def _replica_catch_up(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    server.replica(given.get("name", "secondary")).catch_up()
-    return None
+def _replica(server: EmbeddedSqlServer, given: Arguments) -> Replica:
+    return server.replica(given.get("name", "secondary"))
 
 
 def _later(call: Callable[[], object]) -> None:
@@ -228,34 +145,29 @@ def _later(call: Callable[[], object]) -> None:
     timer.start()
 
 
-def _drop_connections(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    _later(server.drop_connections)
-    return None
-
-
-def _restart(server: EmbeddedSqlServer, session: Session, given: Arguments) -> Answer:
-    _later(server.restart)
-    return None
-
-
-_PROCEDURES: dict[str, tuple[Control, Iterable[str]]] = {
-    "capture": (_capture, ("commits",)),
-    "capture_mode": (_capture_mode, ("mode",)),
-    "key_updates": (_key_updates, ("form",)),
-    "commands": (_commands, ("per",)),
-    "stop_capture": (_stop_capture, ()),
-    "start_capture": (_start_capture, ()),
-    "idle": (_idle, ()),
-    "cleanup": (_cleanup, ("instance", "up_to", "keep_seconds")),
-    "clock": (_clock, ("shift_seconds", "set", "zone")),
-    "fault": (_fault, ("action", "pattern")),
-    "release": (_release, ()),
-    "clear_faults": (_clear_faults, ()),
-    "faults": (_faults, ()),
-    "statements": (_statements, ("session_id",)),
-    "replica": (_replica, ("name",)),
-    "replica_hold": (_replica_hold, ("name",)),
-    "replica_catch_up": (_replica_catch_up, ("name",)),
-    "drop_connections": (_drop_connections, ()),
-    "restart": (_restart, ()),
+_PROCEDURES: dict[str, tuple[str, Control]] = {
+    "capture": (
+        "commits",
+        lambda server, session, given: _one(
+            "commits:int", server.capture(commits=given.get("commits"), database=session.database)
+        ),
+    ),
+    "capture_mode": ("mode", _setting("capture_mode", "mode")),
+    "key_updates": ("form", _setting("key_updates", "form")),
+    "commands": ("per", _setting("commands", "per")),
+    "stop_capture": ("", lambda server, _, given: server.stop_capture()),
+    "start_capture": ("", lambda server, _, given: server.start_capture()),
+    "idle": ("", lambda server, session, _: _one("lsn:text", server.idle(database=session.database))),
+    "cleanup": ("instance up_to keep_seconds", _cleanup),
+    "clock": ("shift_seconds set zone", _clock),
+    "fault": ("action pattern", _fault),
+    "release": ("", lambda server, _, given: server.faults.release()),
+    "clear_faults": ("", lambda server, _, given: server.faults.clear()),
+    "faults": ("", _faults),
+    "statements": ("session_id", _statements),
+    "replica": ("name", lambda server, _, given: _one("port:int", _replica(server, given).port)),
+    "replica_hold": ("name", lambda server, _, given: _replica(server, given).hold()),
+    "replica_catch_up": ("name", lambda server, _, given: _replica(server, given).catch_up()),
+    "drop_connections": ("", lambda server, _, given: _later(server.drop_connections)),
+    "restart": ("", lambda server, _, given: _later(server.restart)),
 }

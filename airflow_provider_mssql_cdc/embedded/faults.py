@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from airflow_provider_mssql_cdc.embedded.seam import (
     DropConnection,
@@ -43,6 +43,14 @@ class Statement:
     started: datetime
     rows: int = 0
     error: str | None = None
+
+
+class When(TypedDict, total=False):
+    """Which statement that matches, how often (None: always), and after how many of its rows."""
+
+    occurrence: int
+    times: int | None
+    after_rows: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -84,11 +92,9 @@ class Faults:
         self._log: deque[Statement] = deque(maxlen=LOG_LENGTH)
         self._login_errors: list[SqlError] = []
 
-    def drop(
-        self, pattern: str, *, after_rows: int | None = None, occurrence: int = 1, times: int | None = 1
-    ) -> Fault:
+    def drop(self, pattern: str, **when: Unpack[When]) -> Fault:
         """Close the connection without an answer, before the statement or after n of its rows."""
-        return self._add(Fault("drop", _compile(pattern), occurrence, times, after_rows))
+        return self._add(Fault("drop", _compile(pattern), **when))
 
     def fail(
         self,
@@ -97,42 +103,24 @@ class Faults:
         *,
         text: str = "The embedded server was told to fail here.",
         severity: int = 16,
-        after_rows: int | None = None,
-        occurrence: int = 1,
-        times: int | None = 1,
+        **when: Unpack[When],
     ) -> Fault:
         """Raise an error number (1205, 1222, 3960 ...) instead of running, or after n rows."""
-        error = SqlError(number, text, severity)
-        return self._add(Fault("fail", _compile(pattern), occurrence, times, after_rows, error=error))
+        return self._add(Fault("fail", _compile(pattern), error=SqlError(number, text, severity), **when))
 
-    def stall(
-        self,
-        pattern: str,
-        *,
-        seconds: float | None = None,
-        after_rows: int | None = None,
-        occurrence: int = 1,
-        times: int | None = 1,
-    ) -> Fault:
+    def stall(self, pattern: str, *, seconds: float | None = None, **when: Unpack[When]) -> Fault:
         """Say nothing for some seconds, or until ``release()``; a client's cancel ends it too."""
-        return self._add(Fault("stall", _compile(pattern), occurrence, times, after_rows, seconds=seconds))
+        return self._add(Fault("stall", _compile(pattern), seconds=seconds, **when))
 
     def run(
-        self,
-        pattern: str,
-        call: Callable[[], object],
-        *,
-        after_rows: int | None = None,
-        at_end: bool = False,
-        occurrence: int = 1,
-        times: int | None = 1,
+        self, pattern: str, call: Callable[[], object], *, at_end: bool = False, **when: Unpack[When]
     ) -> Fault:
         """Call something (commit a change ...) before the statement, after n rows, or at its end."""
-        return self._add(Fault("run", _compile(pattern), occurrence, times, after_rows, at_end, call=call))
+        return self._add(Fault("run", _compile(pattern), at_end=at_end, call=call, **when))
 
-    def truncate(self, pattern: str, *, after_rows: int, occurrence: int = 1, times: int | None = 1) -> Fault:
-        """End the rows early, as if there were no more: no error; the server counts all of them as sent."""
-        return self._add(Fault("truncate", _compile(pattern), occurrence, times, after_rows))
+    def truncate(self, pattern: str, **when: Unpack[When]) -> Fault:
+        """End the rows after n, as if there were no more: no error; the server counts all of them as sent."""
+        return self._add(Fault("truncate", _compile(pattern), **when))
 
     def fail_login(self, number: int, *, text: str = "Login failed.", times: int = 1) -> None:
         """Refuse the next logins with an error number (4060 while a failover goes on, 18456 ...)."""
@@ -144,6 +132,11 @@ class Faults:
         with self._lock:
             faults, self._faults, self._login_errors = self._faults, [], []
         for fault in faults:
+            fault.release()
+
+    def release(self) -> None:
+        """Let go of what is stalled, now and later."""
+        for fault in self.set_now():
             fault.release()
 
     def set_now(self) -> list[Fault]:

@@ -43,6 +43,19 @@ MAX = -1
 GUID_ORDER = (10, 11, 12, 13, 14, 15, 8, 9, 6, 7, 4, 5, 0, 1, 2, 3)
 
 
+_COLLATIONS = """arabic:401:1256 chinese_prc:804:936 chinese_simplified_pinyin:804:936
+    chinese_taiwan_stroke:404:950 chinese_traditional_stroke_count:404:950 cyrillic_general:419:1251
+    czech:405:1250 danish_norwegian:406:1252 estonian:425:1257 finnish_swedish:40B:1252
+    french:40C:1252 german_phonebook:10407:1252 greek:408:1253 hebrew:40D:1255 hungarian:40E:1250
+    icelandic:40F:1252 japanese:411:932 japanese_bushu_kakusu:40411:932 japanese_xjis:411:932
+    korean:412:949 korean_wansung:412:949 latin1_general:409:1252 modern_spanish:C0A:1252
+    polish:415:1250 thai:41E:874 turkish:41F:1254 ukrainian:422:1251 vietnamese:42A:1258"""
+COLLATIONS = {
+    name: (int(lcid, 16), int(page)) for name, lcid, page in (c.split(":") for c in _COLLATIONS.split())
+}
+"""Windows collations by designator: LCID and code page (the manual's page "Windows collation name")."""
+
+
 @dataclass(frozen=True, slots=True)
 class SqlType:
     """A SQL Server type as the catalog spells it.

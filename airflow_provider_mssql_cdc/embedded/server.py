@@ -64,7 +64,7 @@ class EmbeddedSqlServer:
         self._passwords = {"sa": SA_PASSWORD}
         self.engine = Engine(folder, password=SA_PASSWORD, time_zone=time_zone)
         self.engine.utc_units = self.clock.units
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self.front = FaultyEngine(self.engine, self.faults, self.clock.utc)
         self.cdc = install(self.engine, self.clock)
         self._replicas: dict[str, Replica] = {}

@@ -6,18 +6,11 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.cdc.enable import quote_names
 from airflow_provider_mssql_cdc.embedded.cdc.errors import cdc_error
-from airflow_provider_mssql_cdc.embedded.cdc.instances import (
-    BIT,
-    DATETIME,
-    INT,
-    LSN,
-    CapturedColumn,
-    CaptureInstance,
-    sysname,
-)
+from airflow_provider_mssql_cdc.embedded.cdc.instances import CapturedColumn, CaptureInstance
 from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog
+from airflow_provider_mssql_cdc.embedded.engine.schema.views import columns
 from airflow_provider_mssql_cdc.embedded.engine.values.types import catalog_precision, max_length
 from airflow_provider_mssql_cdc.embedded.seam import MAX, Row, SqlType
 
@@ -51,12 +44,6 @@ def may_read(session: Session, catalog: Catalog, instance: CaptureInstance) -> b
     )
 
 
-Columns = tuple[tuple[str, SqlType], ...]
-
-_LONG = SqlType("nvarchar", MAX)
-_SMALLINT = SqlType("smallint")
-_BIGINT = SqlType("bigint")
-_TINYINT = SqlType("tinyint")
 _CHARACTERS = frozenset({"char", "varchar", "text", "nchar", "nvarchar", "ntext", "xml"})
 _BYTES = frozenset({"binary", "varbinary", "image", "timestamp", "rowversion"})
 _NATIONAL = frozenset({"nchar", "nvarchar", "ntext"})
@@ -66,56 +53,19 @@ _NUMBERS = frozenset(
     {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "real", "float"}
 )
 
-HELP: Columns = (
-    ("source_schema", sysname()),
-    ("source_table", sysname()),
-    ("capture_instance", sysname()),
-    ("object_id", INT),
-    ("source_object_id", INT),
-    ("start_lsn", LSN),
-    ("end_lsn", LSN),
-    ("supports_net_changes", BIT),
-    ("has_drop_pending", BIT),
-    ("role_name", sysname()),
-    ("index_name", sysname()),
-    ("filegroup_name", sysname()),
-    ("create_date", DATETIME),
-    ("index_column_list", _LONG),
-    ("captured_column_list", _LONG),
+HELP = columns(
+    """source_schema:name source_table:name capture_instance:name object_id:int source_object_id:int
+    start_lsn:lsn end_lsn:lsn supports_net_changes:bit has_drop_pending:bit role_name:name index_name:name
+    filegroup_name:name create_date:datetime index_column_list:text captured_column_list:text"""
 )
-CAPTURED_COLUMNS: Columns = (
-    ("source_schema", sysname()),
-    ("source_table", sysname()),
-    ("capture_instance", sysname()),
-    ("column_name", sysname()),
-    ("column_id", INT),
-    ("data_type", sysname()),
-    ("character_maximum_length", INT),
-    ("numeric_precision", _TINYINT),
-    ("numeric_precision_radix", _SMALLINT),
-    ("numeric_scale", INT),
-    ("datetime_precision", _SMALLINT),
-    ("column_ordinal", INT),
+CAPTURED_COLUMNS = columns(
+    """source_schema:name source_table:name capture_instance:name column_name:name column_id:int
+    data_type:name character_maximum_length:int numeric_precision:tinyint numeric_precision_radix:smallint
+    numeric_scale:int datetime_precision:smallint column_ordinal:int"""
 )
-DDL_HISTORY: Columns = (
-    ("source_schema", sysname()),
-    ("source_table", sysname()),
-    ("capture_instance", sysname()),
-    ("required_column_update", BIT),
-    ("ddl_command", _LONG),
-    ("ddl_lsn", LSN),
-    ("ddl_time", DATETIME),
-)
-JOBS: Columns = (
-    ("job_id", SqlType("uniqueidentifier")),
-    ("job_type", sysname()),
-    ("job_name", sysname()),
-    ("maxtrans", INT),
-    ("maxscans", INT),
-    ("continuous", BIT),
-    ("pollinginterval", _BIGINT),
-    ("retention", _BIGINT),
-    ("threshold", _BIGINT),
+DDL_HISTORY = columns(
+    """source_schema:name source_table:name capture_instance:name required_column_update:bit
+    ddl_command:text ddl_lsn:lsn ddl_time:datetime"""
 )
 
 

@@ -90,9 +90,3 @@ def to_ticks(local: datetime) -> int:
     elapsed = local - _DAY_ONE
     micros = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     return (micros * _TICKS_PER_SECOND + 500_000) // 1_000_000
-
-
-def from_ticks(ticks: int) -> datetime:
-    """The time of a tick, to the millisecond, as SQL Server prints it (.000, .003, .007)."""
-    seconds, fraction = divmod(ticks, _TICKS_PER_SECOND)
-    return _DAY_ONE + timedelta(seconds=seconds, milliseconds=(20 * fraction + 3) // 6)

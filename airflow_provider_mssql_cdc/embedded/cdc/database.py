@@ -160,25 +160,17 @@ def _describe(write: WriteTransaction, instance: CaptureInstance) -> None:
 
 
 def on_ddl(cdc: ChangeDataCapture, write: WriteTransaction, *, kind: str, table: Table, text: str) -> None:
-    """Follow a statement that changed ``table``. Errors 22983 (an index that identifies captured rows)."""
+    """Follow a statement that changed ``table``."""
     instances = state_of(write.catalog()).of_table(table.object_id)
     if not instances:
         return
     if kind == "drop table":
         drop_instances(write, instances)
         return
-    _refuse_lost_index(instances, table)
     if kind == "alter table":
         _follow(cdc, write, instances, table=table, text=text)
     # Any DDL may have built the SQLite table anew, without its triggers.
     tracking.arm(write.connection, table, state_of(write.catalog()).of_table(table.object_id))
-
-
-def _refuse_lost_index(instances: tuple[CaptureInstance, ...], table: Table) -> None:
-    names = {index.name for index in table.indexes}
-    for instance in instances:
-        if instance.index_name is not None and instance.index_name not in names:
-            raise cdc_error(22983, instance.index_name, table.full_name)
 
 
 def _follow(
@@ -257,6 +249,6 @@ def _conversion(
     call = converter(old, new, assign=True)
     if call is None:
         return None
-    sql = compiler.function((old, new, None, True, False), call, value)
+    sql = compiler.function((old, new, None, True), call, value)
     write.link.know_functions(compiler.needs.functions)
     return f"CASE WHEN {value} IS NOT NULL THEN {sql} END"

@@ -49,9 +49,6 @@ _TEXTS = {
     "for the obsolete instance by using sys.sp_cdc_disable_table and retry the operation.",
     22963: "Parameter '{}' cannot be null or empty. Specify a value for the named parameter and retry the "
     "operation.",
-    22964: "LSN {}, specified as the new low end point for change table cleanup must represent the start_lsn"
-    " value of a current entry in the cdc.lsn_time_mapping table. Choose an LSN value that satisfies "
-    "this requirement.",
     22965: "A quoted column in the column list is not properly terminated. Verify that columns are correctly"
     " delimited and retry the operation. For more information, see 'Delimited Identifiers' in Books "
     "Online.",
@@ -63,8 +60,6 @@ _TEXTS = {
     " __$seqval, __$operation, and __$update_mask. To enable Change Data Capture for this table, "
     "specify a captured column list and ensure that these columns are excluded from the list.",
     22981: "Object does not exist or access is denied.",
-    22983: "The unique index '{}' on source table '{}' is used by Change Data Capture. To alter or drop the "
-    "index, you must first disable Change Data Capture on the table.",
     22985: "Change data capture has not been enabled for source table '{}.{}'. Specify the name of a table "
     "enabled for Change Data Capture. To report on the tables enabled for Change Data Capture, query "
     "the is_tracked_by_cdc column in the sys.tables catalog view.",
@@ -76,10 +71,3 @@ _TEXTS = {
 def cdc_error(number: int, *arguments: object) -> SqlError:
     """The error with this number, its text filled in."""
     return SqlError(number, _TEXTS[number].format(*arguments))
-
-
-def range_error(function: str = "cdc.fn_cdc_get_all_changes_ ... ") -> SqlError:
-    """What an LSN range outside the instance's interval raises: 313, with its misleading text."""
-    return SqlError(
-        313, f"An insufficient number of arguments were supplied for the procedure or function {function}."
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider_mssql_cdc.embedded.cdc.images import Shape, Storage
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Table
+from airflow_provider_mssql_cdc.embedded.engine.schema.views import columns
 from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
 
 EXTRA = "cdc"
@@ -138,9 +139,7 @@ def find_instance(catalog: Catalog, name: str) -> CaptureInstance | None:
 
 LSN = SqlType("binary", 10)
 INT = SqlType("int")
-BIT = SqlType("bit")
 DATETIME = SqlType("datetime")
-MASK = SqlType("varbinary", 128)
 
 Columns = tuple[tuple[str, SqlType, bool], ...]
 """Name, type, nullable."""
@@ -151,63 +150,42 @@ def sysname() -> SqlType:
     return SqlType("nvarchar", 256)
 
 
+def _required(text: str) -> Columns:
+    """The short spelling of ``views.columns``; a name with ``!`` before it is NOT NULL."""
+    return tuple((name.lstrip("!"), type_, not name.startswith("!")) for name, type_ in columns(text))
+
+
 METADATA: dict[str, tuple[Columns, tuple[str, ...]]] = {
     "change_tables": (
-        (
-            ("object_id", INT, False),
-            ("version", INT, True),
-            ("source_object_id", INT, True),
-            ("capture_instance", sysname(), False),
-            ("start_lsn", LSN, True),
-            ("end_lsn", LSN, True),
-            ("supports_net_changes", BIT, True),
-            ("has_drop_pending", BIT, True),
-            ("role_name", sysname(), True),
-            ("index_name", sysname(), True),
-            ("filegroup_name", sysname(), True),
-            ("create_date", DATETIME, True),
-            ("partition_switch", BIT, False),
+        _required(
+            """!object_id:int version:int source_object_id:int !capture_instance:name start_lsn:lsn
+            end_lsn:lsn supports_net_changes:bit has_drop_pending:bit role_name:name index_name:name
+            filegroup_name:name create_date:datetime !partition_switch:bit"""
         ),
         ("object_id",),
     ),
     "captured_columns": (
-        (
-            ("object_id", INT, False),
-            ("column_name", sysname(), False),
-            ("column_id", INT, True),
-            ("column_type", sysname(), False),
-            ("column_ordinal", INT, False),
-            ("is_computed", BIT, True),
+        _required(
+            """!object_id:int !column_name:name column_id:int !column_type:name !column_ordinal:int
+            is_computed:bit"""
         ),
         ("object_id", "column_ordinal"),
     ),
     "index_columns": (
-        (
-            ("object_id", INT, False),
-            ("column_name", sysname(), False),
-            ("index_ordinal", SqlType("tinyint"), False),
-            ("column_id", INT, False),
-        ),
+        _required("!object_id:int !column_name:name !index_ordinal:tinyint !column_id:int"),
         ("object_id", "index_ordinal"),
     ),
     "ddl_history": (
-        (
-            ("source_object_id", INT, True),
-            ("object_id", INT, False),
-            ("required_column_update", BIT, True),
-            ("ddl_command", SqlType("nvarchar", MAX), True),
-            ("ddl_lsn", LSN, False),
-            ("ddl_time", DATETIME, True),
+        _required(
+            """source_object_id:int !object_id:int required_column_update:bit ddl_command:text !ddl_lsn:lsn
+            ddl_time:datetime"""
         ),
         ("object_id", "ddl_lsn"),
     ),
     "lsn_time_mapping": (
-        (
-            ("start_lsn", LSN, False),
-            ("tran_begin_time", DATETIME, True),
-            ("tran_end_time", DATETIME, True),
-            ("tran_id", SqlType("varbinary", 10), True),
-            ("tran_begin_lsn", LSN, True),
+        _required(
+            """!start_lsn:lsn tran_begin_time:datetime tran_end_time:datetime tran_id:tran
+            tran_begin_lsn:lsn"""
         ),
         ("start_lsn",),
     ),
@@ -220,13 +198,7 @@ _OLD_BUILD_KEY = ("__$start_lsn", "__$seqval", "__$operation")
 
 def change_table(instance: CaptureInstance) -> tuple[Columns, tuple[str, ...]]:
     """Columns and key of a change table; every captured column is nullable there."""
-    head: Columns = (
-        ("__$start_lsn", LSN, False),
-        ("__$end_lsn", LSN, True),
-        ("__$seqval", LSN, False),
-        ("__$operation", INT, False),
-        ("__$update_mask", MASK, True),
-    )
+    head = _required("!__$start_lsn:lsn __$end_lsn:lsn !__$seqval:lsn !__$operation:int __$update_mask:mask")
     captured: Columns = tuple((column.name, _plain(column.type), True) for column in instance.columns)
     if not instance.command_ids:
         return head + captured, _OLD_BUILD_KEY

@@ -11,22 +11,11 @@ from dataclasses import dataclass
 
 LSN_BYTES = 10
 ZERO = bytes(LSN_BYTES)
-HIGHEST = b"\xff" * LSN_BYTES
 
 _BLOCK_UNIT_BYTES = 512
 _RECORD_BYTES = 96
 _BLOCK_RECORDS = 60 * 1024 // _RECORD_BYTES
 _FILE_BLOCKS = 0x20000
-
-
-def increment(lsn: bytes) -> bytes:
-    """The next LSN (``sys.fn_cdc_increment_lsn``); the highest one wraps to zero as there."""
-    return ((int.from_bytes(lsn, "big") + 1) % (1 << 80)).to_bytes(LSN_BYTES, "big")
-
-
-def decrement(lsn: bytes) -> bytes:
-    """The LSN before (``sys.fn_cdc_decrement_lsn``); zero wraps to the highest one as there."""
-    return ((int.from_bytes(lsn, "big") - 1) % (1 << 80)).to_bytes(LSN_BYTES, "big")
 
 
 def text(lsn: bytes) -> str:

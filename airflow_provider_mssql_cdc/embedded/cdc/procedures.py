@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded.cdc import answers, functions
@@ -53,15 +52,6 @@ def register_procedures(engine: Engine, cdc: ChangeDataCapture) -> None:
         "sp_cdc_help_change_data_capture": (_help, table),
         "sp_cdc_get_captured_columns": (_captured_columns, ("capture_instance",)),
         "sp_cdc_get_ddl_history": (_ddl_history, ("capture_instance",)),
-        "sp_cdc_help_jobs": (_help_jobs, ()),
-        "sp_cdc_change_job": (
-            _change_job,
-            ("job_type", "maxtrans", "maxscans", "continuous", "pollinginterval", "retention", "threshold"),
-        ),
-        "sp_cdc_start_job": (_start_job, ("job_type",)),
-        "sp_cdc_stop_job": (_stop_job, ("job_type",)),
-        "sp_cdc_scan": (_scan, ("maxtrans",)),
-        "sp_cdc_cleanup_change_table": (_cleanup, ("capture_instance", "low_water_mark", "threshold")),
     }
     for name, (function, parameters) in procedures.items():
         engine.register_procedure(f"sys.{name}", _bound(cdc, function), parameters=parameters)
@@ -203,63 +193,3 @@ def _ddl_history(cdc: ChangeDataCapture, session: Session, arguments: Arguments)
     )
     head = (instance.source_schema, instance.source_table, instance.name)
     return [result_set(answers.DDL_HISTORY, [(*head, *row) for row in found])]
-
-
-def _help_jobs(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    catalog = _enabled(session)
-    answers.require_owner(session)
-    retention = int(cdc.retention.total_seconds() // 60)
-    capture = (b"\x01" * 16, "capture", f"cdc.{catalog.name}_capture", 500, 10, 1, 5, None, None)
-    cleanup = (
-        b"\x02" * 16,
-        "cleanup",
-        f"cdc.{catalog.name}_cleanup",
-        None,
-        None,
-        None,
-        None,
-        retention,
-        5000,
-    )
-    return [result_set(answers.JOBS, [capture, cleanup])]
-
-
-def _change_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    """Only the cleanup job's retention (minutes) means something here."""
-    answers.require_owner(session)
-    retention = _value(arguments, "retention")
-    if _value(arguments, "job_type", "capture") == "cleanup" and retention is not None:
-        cdc.retention = timedelta(minutes=retention)
-    return None
-
-
-def _start_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    answers.require_owner(session)
-    if _value(arguments, "job_type", "capture") == "capture":
-        cdc.running = True
-        cdc.capture(session.database)
-    return None
-
-
-def _stop_job(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    answers.require_owner(session)
-    if _value(arguments, "job_type", "capture") == "capture":
-        cdc.running = False
-    return None
-
-
-def _scan(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    answers.require_owner(session)
-    _enabled(session)
-    cdc.capture(session.database, _value(arguments, "maxtrans"))
-    return None
-
-
-def _cleanup(cdc: ChangeDataCapture, session: Session, arguments: Arguments) -> Outcomes:
-    answers.require_owner(session)
-    catalog = _enabled(session)
-    low_lsn = _value(arguments, "low_water_mark")
-    if low_lsn is not None and functions.lsn_to_time(session.read_connection(), catalog, low_lsn) is None:
-        raise cdc_error(22964, "0x" + low_lsn.hex().upper())
-    cdc.cleanup(session.database, _value(arguments, "capture_instance"), low_lsn=low_lsn)
-    return None

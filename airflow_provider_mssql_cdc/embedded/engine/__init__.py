@@ -53,13 +53,6 @@ place. ``Catalog.table("dbo", "t")`` gives a ``Table``: ``object_id``, ``schema`
         # function(session, *stored_values) -> stored value; arguments are converted to the parameters'
         # types first; may read through ``session.active_connection`` (the statement's own snapshot);
         # called once per statement when its arguments are constant and ``constant=True`` (the default)
-    engine.register_table_function(resolver)
-        # resolver(session, schema, name) -> TableFunction | None, asked for every function in FROM
-        # TableFunction(parameters=(("from_lsn", SqlType), ...), sql="SELECT ... @from_lsn ...",
-        #               check=function(session, *stored_values) -> None  (raises SqlError 313),
-        #               permission=None)   # the body's tables are read with the owner's rights
-    engine.register_view("sys", "dm_x", columns: (("name", SqlType), ...), function(session) -> rows)
-        # rows of stored values in the columns' order; built for each statement that names the view
     results.result_set(columns, rows) makes a ResultSet from Python lists of stored values
 
 **Hooks**, lists of functions on ``engine.hooks``::
@@ -93,7 +86,6 @@ there. ``session.replica`` is its name or None.
 from __future__ import annotations
 
 from airflow_provider_mssql_cdc.embedded.engine.run.engine import Engine
-from airflow_provider_mssql_cdc.embedded.engine.run.registry import TableFunction
 from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
 from airflow_provider_mssql_cdc.embedded.engine.run.transactions import WriteTransaction
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Index, Table
@@ -106,7 +98,6 @@ __all__ = [
     "Index",
     "Session",
     "Table",
-    "TableFunction",
     "WriteTransaction",
     "create_system_table",
     "drop_table",

@@ -104,7 +104,7 @@ FEATURE_UTF8 = 0x0A
 _FEATURES_END = 0xFF
 
 _FIXED = struct.Struct("<IIIIIIBBBBiI")
-_INTEGRATED_SECURITY, _READ_ONLY_INTENT, _HAS_FEATURES = 0x80, 0x20, 0x10
+_INTEGRATED_SECURITY, _HAS_FEATURES = 0x80, 0x10
 _FIELDS = ("host", "user", "password", "application", "server", "features", "library", "language", "database")
 
 
@@ -119,7 +119,6 @@ class Login:
     database: str
     application: str
     integrated_security: bool
-    read_only: bool
     features: tuple[int, ...]
 
     def __repr__(self) -> str:
@@ -129,7 +128,7 @@ class Login:
 def parse_login7(body: bytes) -> Login:
     if len(body) < _FIXED.size + 4 * len(_FIELDS):
         raise ProtocolError("the LOGIN7 message is too short")
-    _, version, packet_bytes, _, _, _, _, flags2, type_flags, flags3, _, _ = _FIXED.unpack_from(body)
+    _, version, packet_bytes, _, _, _, _, flags2, _, flags3, _, _ = _FIXED.unpack_from(body)
     pairs = struct.unpack_from("<" + "HH" * len(_FIELDS), body, _FIXED.size)
     fields = dict(zip(_FIELDS, zip(pairs[::2], pairs[1::2], strict=True), strict=True))
 
@@ -148,7 +147,6 @@ def parse_login7(body: bytes) -> Login:
         database=string("database"),
         application=string("application"),
         integrated_security=bool(flags2 & _INTEGRATED_SECURITY),
-        read_only=bool(type_flags & _READ_ONLY_INTENT),
         features=_features(body, fields["features"][0]) if flags3 & _HAS_FEATURES else (),
     )
 

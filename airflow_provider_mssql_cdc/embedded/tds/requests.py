@@ -17,24 +17,9 @@ BY_REFERENCE = 0x01
 
 _PLP_NULL = 0xFFFF_FFFF_FFFF_FFFF
 _SHORT_NULL = 0xFFFF
-_NULL_TYPE = 0x1F
 
 Typed = tuple[SqlType, object]
 
-# Types without a length: token -> name, bytes.
-_FIXED = {
-    0x30: ("tinyint", 1),
-    0x32: ("bit", 1),
-    0x34: ("smallint", 2),
-    0x38: ("int", 4),
-    0x3A: ("smalldatetime", 4),
-    0x3B: ("real", 4),
-    0x3C: ("money", 8),
-    0x3D: ("datetime", 8),
-    0x3E: ("float", 8),
-    0x7A: ("smallmoney", 4),
-    0x7F: ("bigint", 8),
-}
 # Types with a length byte: token -> {declared bytes: name}.
 _BY_LENGTH = {
     t.INTN: {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"},
@@ -46,7 +31,6 @@ _BY_LENGTH = {
 }
 _STRINGS = {t.CHAR: "char", t.VARCHAR: "varchar", t.NCHAR: "nchar", t.NVARCHAR: "nvarchar"}
 _BINARIES = {t.BINARY: "binary", t.VARBINARY: "varbinary"}
-_LARGE = {t.TEXT: "text", t.NTEXT: "ntext", t.IMAGE: "image"}
 _TIMES = {t.TIME: "time", t.DATETIME2: "datetime2", t.DATETIMEOFFSET: "datetimeoffset"}
 
 
@@ -91,22 +75,12 @@ def parameter(cursor: Cursor) -> Parameter:
 
 def _typed(cursor: Cursor) -> Typed:
     token = cursor.number(1)
-    if token in _FIXED:
-        name, size = _FIXED[token]
-        return SqlType(name), _SCALARS[name](cursor.take(size))
     for tokens, read in _READERS:
         if token in tokens:
             return read(cursor, token)
     if token == t.DATE:
         data = cursor.take(cursor.number(1))
         return SqlType("date"), int.from_bytes(data, "little") if data else None
-    if token == t.XML:
-        if cursor.number(1):
-            raise t.UnsupportedType("xml parameters with a schema are not supported")
-        data_or_none = _chunks(cursor)
-        return SqlType("xml", MAX), None if data_or_none is None else _wide(data_or_none)
-    if token == _NULL_TYPE:
-        return SqlType("nvarchar", 8000), None
     raise t.UnsupportedType(f"parameters of the type with token {token:#04x} are not supported")
 
 
@@ -168,19 +142,6 @@ def _bytes(cursor: Cursor, token: int) -> Typed:
     if data is not None and token == t.BINARY:
         data = data.ljust(length, b"\x00")
     return sql_type, data
-
-
-def _large(cursor: Cursor, token: int) -> Typed:
-    cursor.number(4)
-    codec = "" if token == t.IMAGE else codec_of(cursor.take(5))
-    length = cursor.number(4)
-    sql_type = SqlType(_LARGE[token], MAX)
-    if length == 0xFFFF_FFFF:
-        return sql_type, None
-    data = cursor.take(length)
-    if token == t.IMAGE:
-        return sql_type, data
-    return sql_type, _wide(data) if token == t.NTEXT else data.decode(codec, "replace")
 
 
 def _variable(cursor: Cursor, declared: int) -> bytes | None:
@@ -248,7 +209,6 @@ _READERS: tuple[tuple[frozenset[int], Callable[[Cursor, int], Typed]], ...] = (
     (frozenset(_STRINGS), _string),
     (frozenset(_BINARIES), _bytes),
     (frozenset(_TIMES), _time),
-    (frozenset(_LARGE), _large),
 )
 
 
@@ -260,15 +220,6 @@ _BEGIN_NEXT = 0x01
 
 #: Procedures that a client may call by number (section 2.2.6.6).
 PROCEDURES = {
-    1: "sp_cursor",
-    2: "sp_cursoropen",
-    3: "sp_cursorprepare",
-    4: "sp_cursorexecute",
-    5: "sp_cursorprepexec",
-    6: "sp_cursorunprepare",
-    7: "sp_cursorfetch",
-    8: "sp_cursoroption",
-    9: "sp_cursorclose",
     10: "sp_executesql",
     11: "sp_prepare",
     12: "sp_execute",

@@ -6,86 +6,20 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import COLLATIONS, MAX, SqlType
 
 DEFAULT = "SQL_Latin1_General_CP1_CI_AS"
 
-IGNORE_CASE, IGNORE_ACCENT, IGNORE_KANA, IGNORE_WIDTH, BINARY_SORT, BINARY2_SORT, UTF8 = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-    64,
-)
+IGNORE_CASE, IGNORE_ACCENT, IGNORE_KANA, IGNORE_WIDTH = 1, 2, 4, 8
+BINARY_SORT, BINARY2_SORT, UTF8 = 16, 32, 64
 
-# Windows collations: designator -> LCID, code page (the "Windows collation name" page of the manual).
-_WINDOWS: dict[str, tuple[int, int]] = {
-    "albanian": (0x0041C, 1250),
-    "arabic": (0x00401, 1256),
-    "chinese_hong_kong_stroke": (0x00C04, 950),
-    "chinese_prc": (0x00804, 936),
-    "chinese_prc_stroke": (0x20804, 936),
-    "chinese_simplified_pinyin": (0x00804, 936),
-    "chinese_simplified_stroke_order": (0x20804, 936),
-    "chinese_taiwan_bopomofo": (0x30404, 950),
-    "chinese_taiwan_stroke": (0x00404, 950),
-    "chinese_traditional_bopomofo": (0x30404, 950),
-    "chinese_traditional_stroke_count": (0x00404, 950),
-    "croatian": (0x0041A, 1250),
-    "cyrillic_general": (0x00419, 1251),
-    "czech": (0x00405, 1250),
-    "danish_greenlandic": (0x00406, 1252),
-    "danish_norwegian": (0x00406, 1252),
-    "estonian": (0x00425, 1257),
-    "finnish_swedish": (0x0040B, 1252),
-    "french": (0x0040C, 1252),
-    "georgian_modern_sort": (0x10437, 1252),
-    "german_phonebook": (0x10407, 1252),
-    "greek": (0x00408, 1253),
-    "hebrew": (0x0040D, 1255),
-    "hungarian": (0x0040E, 1250),
-    "hungarian_technical": (0x1040E, 1250),
-    "icelandic": (0x0040F, 1252),
-    "japanese": (0x00411, 932),
-    "japanese_bushu_kakusu": (0x40411, 932),
-    "japanese_unicode": (0x10411, 932),
-    "japanese_xjis": (0x00411, 932),
-    "kazakh": (0x0043F, 1251),
-    "korean": (0x00412, 949),
-    "korean_wansung": (0x00412, 949),
-    "latin1_general": (0x00409, 1252),
-    "latvian": (0x00426, 1257),
-    "lithuanian": (0x00427, 1257),
-    "macedonian_fyrom": (0x0042F, 1251),
-    "modern_spanish": (0x00C0A, 1252),
-    "polish": (0x00415, 1250),
-    "romanian": (0x00418, 1250),
-    "serbian_cyrillic": (0x00C1A, 1251),
-    "serbian_latin": (0x0081A, 1250),
-    "slovak": (0x0041B, 1250),
-    "slovenian": (0x00424, 1250),
-    "thai": (0x0041E, 874),
-    "traditional_spanish": (0x0040A, 1252),
-    "turkish": (0x0041F, 1254),
-    "ukrainian": (0x00422, 1251),
-    "vietnamese": (0x0042A, 1258),
-}
 
 # SQL collations: name without the ending -> LCID, code page, {ending: sort id}.
 _SQL: dict[str, tuple[int, int, dict[str, int]]] = {
     "sql_latin1_general_cp1": (0x409, 1252, {"cs_as": 51, "ci_as": 52, "ci_ai": 54}),
-    "sql_latin1_general_pref_cp1": (0x409, 1252, {"ci_as": 53}),
     "sql_latin1_general_cp437": (0x409, 437, {"bin": 30, "bin2": 30, "cs_as": 31, "ci_as": 32, "ci_ai": 34}),
     "sql_latin1_general_cp850": (0x409, 850, {"bin": 40, "bin2": 40, "cs_as": 41, "ci_as": 42, "ci_ai": 44}),
-    "sql_latin1_general_cp1250": (0x409, 1250, {"cs_as": 81, "ci_as": 82}),
     "sql_latin1_general_cp1251": (0x419, 1251, {"cs_as": 105, "ci_as": 106}),
-    "sql_latin1_general_cp1253": (0x408, 1253, {"cs_as": 113, "ci_as": 114, "ci_ai": 124}),
-    "sql_latin1_general_cp1254": (0x41F, 1254, {"cs_as": 129, "ci_as": 130}),
-    "sql_latin1_general_cp1255": (0x40D, 1255, {"cs_as": 137, "ci_as": 138}),
-    "sql_latin1_general_cp1256": (0x401, 1256, {"cs_as": 145, "ci_as": 146}),
-    "sql_latin1_general_cp1257": (0x425, 1257, {"cs_as": 153, "ci_as": 154}),
 }
 
 _ENDINGS = {"ci": IGNORE_CASE, "ai": IGNORE_ACCENT, "bin": BINARY_SORT, "bin2": BINARY2_SORT, "utf8": UTF8}
@@ -116,8 +50,8 @@ def collation(name: str | None) -> Collation:
     if head in _SQL:
         lcid, page, sort_ids = _SQL[head]
         sort_id = sort_ids.get("_".join(e for e in endings if e != "utf8"), 0)
-    elif head in _WINDOWS:
-        (lcid, page), sort_id = _WINDOWS[head], 0
+    elif head in COLLATIONS:
+        (lcid, page), sort_id = COLLATIONS[head], 0
     else:
         raise LookupError(f"collation {name!r} is not in the embedded server's table")
     flags = _flags(endings)
@@ -152,7 +86,7 @@ def _flags(endings: list[str]) -> int:
 
 
 _BY_SORT_ID = {sort_id: f"cp{page}" for _, page, ids in _SQL.values() for sort_id in ids.values()}
-_BY_LCID = {lcid: f"cp{page}" for lcid, page in _WINDOWS.values()}
+_BY_LCID = {lcid: f"cp{page}" for lcid, page in COLLATIONS.values()}
 
 
 IMAGE, TEXT, GUID, INTN = 0x22, 0x23, 0x24, 0x26

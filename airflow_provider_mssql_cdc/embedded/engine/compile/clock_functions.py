@@ -20,34 +20,20 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
 
 
-_IANA = {
-    "UTC": "UTC",
-    "Alaskan Standard Time": "America/Anchorage",
-    "Arabian Standard Time": "Asia/Dubai",
-    "Atlantic Standard Time": "America/Halifax",
-    "AUS Eastern Standard Time": "Australia/Sydney",
-    "Central European Standard Time": "Europe/Warsaw",
-    "Central Standard Time": "America/Chicago",
-    "China Standard Time": "Asia/Shanghai",
-    "E. South America Standard Time": "America/Sao_Paulo",
-    "Eastern Standard Time": "America/New_York",
-    "FLE Standard Time": "Europe/Kyiv",
-    "GMT Standard Time": "Europe/London",
-    "GTB Standard Time": "Europe/Athens",
-    "Hawaiian Standard Time": "Pacific/Honolulu",
-    "India Standard Time": "Asia/Kolkata",
-    "Lord Howe Standard Time": "Australia/Lord_Howe",
-    "Mountain Standard Time": "America/Denver",
-    "Nepal Standard Time": "Asia/Kathmandu",
-    "New Zealand Standard Time": "Pacific/Auckland",
-    "Newfoundland Standard Time": "America/St_Johns",
-    "Pacific Standard Time": "America/Los_Angeles",
-    "Romance Standard Time": "Europe/Paris",
-    "Russian Standard Time": "Europe/Moscow",
-    "Singapore Standard Time": "Asia/Singapore",
-    "Tokyo Standard Time": "Asia/Tokyo",
-    "W. Europe Standard Time": "Europe/Berlin",
-}
+_ZONES = """UTC=UTC; Alaskan Standard Time=America/Anchorage; Arabian Standard Time=Asia/Dubai;
+    Atlantic Standard Time=America/Halifax; AUS Eastern Standard Time=Australia/Sydney;
+    Central European Standard Time=Europe/Warsaw; Central Standard Time=America/Chicago;
+    China Standard Time=Asia/Shanghai; E. South America Standard Time=America/Sao_Paulo;
+    Eastern Standard Time=America/New_York; FLE Standard Time=Europe/Kyiv;
+    GMT Standard Time=Europe/London; GTB Standard Time=Europe/Athens;
+    Hawaiian Standard Time=Pacific/Honolulu; India Standard Time=Asia/Kolkata;
+    Lord Howe Standard Time=Australia/Lord_Howe; Mountain Standard Time=America/Denver;
+    Nepal Standard Time=Asia/Kathmandu; New Zealand Standard Time=Pacific/Auckland;
+    Newfoundland Standard Time=America/St_Johns; Pacific Standard Time=America/Los_Angeles;
+    Romance Standard Time=Europe/Paris; Russian Standard Time=Europe/Moscow;
+    Singapore Standard Time=Asia/Singapore; Tokyo Standard Time=Asia/Tokyo;
+    W. Europe Standard Time=Europe/Berlin"""
+_IANA = {windows.strip(): iana for windows, iana in (zone.split("=") for zone in _ZONES.split(";"))}
 _WINDOWS = {iana: windows for windows, iana in _IANA.items()}
 _FOLDED = {windows.lower(): iana for windows, iana in _IANA.items()}
 
@@ -149,69 +135,35 @@ def _datediff(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed
     part = _part_argument(node)
     start, end = (_moment(compiler, v) for v in arguments(compiler, _rest(node), scope, least=2))
     loaders = moments.LOADERS[start.known.name], moments.LOADERS[end.known.name]
-    big = node.name[-1].lower().endswith("big")
 
     def count(first: Any, last: Any) -> int:
         number = moments.difference(part, loaders[0](first), loaders[1](last))
-        if not big and not -(2**31) <= number < 2**31:
+        if not -(2**31) <= number < 2**31:
             raise SqlError(535, "The datediff function resulted in an overflow.")
         return number
 
-    key = ("datediff", part, start.known, end.known, big)
-    return python(compiler, key, count, [start, end], returns=types.BIGINT if big else types.INT)
+    return python(
+        compiler, ("datediff", part, start.known, end.known), count, [start, end], returns=types.INT
+    )
 
 
 def _datepart(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    name = node.name[-1].lower()
-    if name == "datepart":
-        part = _part_argument(node)
-        node = _rest(node)
-    else:
-        part = name
-    (value,) = (_moment(compiler, v) for v in arguments(compiler, node, scope, least=1))
+    """The offset of a moment, which is all that the embedded server is asked for. Error 155."""
+    if moments.part_name(_part_argument(node)) != "tzoffset":
+        raise SqlError(155, f"The embedded server knows no {_part_argument(node)} in DATEPART.", 15)
+    (value,) = (_moment(compiler, v) for v in arguments(compiler, _rest(node), scope, least=1))
     loader = moments.LOADERS[value.known.name]
-    key = ("datepart", part, value.known.name)
-    return python(compiler, key, lambda v: moments.part(part, loader(v)), [value], returns=types.INT)
-
-
-def _offset_minutes(zone: Any) -> int:
-    if isinstance(zone, int):
-        return zone
-    try:
-        sign = {"+": 1, "-": -1}[zone[0]]
-        return sign * (int(zone[1:3]) * 60 + int(zone[4:6]))
-    except (KeyError, ValueError, IndexError):
-        raise SqlError(9812, "The timezone provided to builtin function switchoffset is invalid.") from None
-
-
-def _switchoffset(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    value, zone = arguments(compiler, node, scope, least=2)
-    if value.known.name != "datetimeoffset":
-        value = compiler.cast(value, DATETIMEOFFSET)
-    type_, keep = value.known, node.name[-1].lower() == "todatetimeoffset"
-
-    def switch(stored: str, target: Any) -> Any:
-        moment, offset = moments.LOADERS["datetimeoffset"](stored), _offset_minutes(target)
-        units = moment.units if keep else moment.utc + offset * moments.MINUTE
-        return moments.store(moments.Moment(units, offset), type_)
-
-    return python(compiler, ("switchoffset", type_, keep), switch, [value, zone], returns=type_)
+    key = ("tzoffset", value.known.name)
+    return python(compiler, key, lambda v: loader(v).offset or 0, [value], returns=types.INT)
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {
-    "current_timestamp": _clock(types.DATETIME, local=True),
     "dateadd": _dateadd,
     "datediff": _datediff,
-    "datediff_big": _datediff,
     "datepart": _datepart,
-    "day": _datepart,
     "getdate": _clock(types.DATETIME, local=True),
     "getutcdate": _clock(types.DATETIME, local=False),
-    "month": _datepart,
-    "switchoffset": _switchoffset,
     "sysdatetime": _clock(DATETIME2, local=True),
     "sysdatetimeoffset": _clock(DATETIMEOFFSET, local=True),
     "sysutcdatetime": _clock(DATETIME2, local=False),
-    "todatetimeoffset": _switchoffset,
-    "year": _datepart,
 }

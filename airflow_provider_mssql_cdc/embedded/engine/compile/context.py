@@ -53,7 +53,6 @@ class Relation:
     table_name: Name
     columns: list[tuple[str, Typed]]
     table: Table | None = None
-    hidden: int = 0
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Needs:
     """What a compiled statement asks of the connection and the session that run it.
 
     ``bindings``: for ?1, ?2 … a variable's name or a function of the session. ``columns``: by object id, what
-    is read with the caller's rights. ``checks``: run before the statement, with SQL for their arguments.
+    is read.
     """
 
     bindings: list[str | Callable[[Session], Any]] = field(default_factory=list)
@@ -84,7 +83,6 @@ class Needs:
     collations: set[str] = field(default_factory=set)
     columns: dict[int, set[str]] = field(default_factory=dict)
     views: set[tuple[str, str]] = field(default_factory=set)
-    checks: list[tuple[Callable[..., None], str]] = field(default_factory=list)
     reads_data: bool = False
 
 
@@ -115,10 +113,8 @@ class Compiler:
         counting: bool = False,
     ) -> None:
         self.registry, self.catalog, self.variables, self.session = registry, catalog, variables, session
-        self.counting, self.trusted = counting, False
+        self.counting = counting
         self.needs = Needs()
-        self.macros: list[dict[str, Typed]] = []
-        self.ctes: list[dict[str, tuple[tree.Query, tuple[str, ...]]]] = []
         self._aliases = 0
 
     def alias(self) -> str:
@@ -132,8 +128,6 @@ class Compiler:
 
     def variable(self, name: str) -> Typed:
         """A variable or parameter. Error 137."""
-        if self.macros and name in self.macros[-1]:
-            return self.macros[-1][name]
         if name not in self.variables:
             raise SqlError(137, f'Must declare the scalar variable "{name}".', 15)
         return Typed(self.bind(name), self.variables[name], constant=True)
@@ -145,12 +139,9 @@ class Compiler:
         *arguments: str,
         deterministic: bool = True,
         bound: bool = False,
-        aggregate: bool = False,
     ) -> str:
         """SQL that calls a Python function."""
-        name = self.registry.pool.name(
-            key, call, deterministic=deterministic, bound=bound, aggregate=aggregate
-        )
+        name = self.registry.pool.name(key, call, deterministic=deterministic, bound=bound)
         self.needs.functions.add(name)
         return f"{name}({', '.join(arguments)})"
 
@@ -161,7 +152,6 @@ class Compiler:
         *,
         style: int | None = None,
         assign: bool = False,
-        lenient: bool = False,
     ) -> Typed:
         """The value in another type; the same SQL when the stored value does not change."""
         if types.is_text(target) and target.collation is None:
@@ -172,10 +162,9 @@ class Compiler:
         convert = converter(value.type, target, style=style, assign=assign)
         if convert is None:
             return replace(value, type=target, digits=None)
-        key = (value.type, target, style, assign, lenient)
-        call = _lenient(convert) if lenient else convert
-        sql = self.function(key, call, value.sql)
-        return Typed(sql, target, value.nullable or lenient, value.constant, explicit=value.explicit)
+        key = (value.type, target, style, assign)
+        sql = self.function(key, convert, value.sql)
+        return Typed(sql, target, value.nullable, value.constant, explicit=value.explicit)
 
     def collate(self, sql: str, type_: SqlType | None) -> str:
         """SQL with the collation by which values of the type order."""
@@ -203,8 +192,7 @@ class Compiler:
         return types.from_name(name, default_length=default_length)
 
     def use_column(self, table: Table, column: Column) -> None:
-        if not self.trusted:
-            self.needs.columns.setdefault(table.object_id, set()).add(column.name)
+        self.needs.columns.setdefault(table.object_id, set()).add(column.name)
 
     def resolve(self, name: tree.Name, scope: Scope | None) -> Typed:
         """A column by its name of up to four parts, innermost query first. Errors 207, 209, 4104."""
@@ -262,13 +250,3 @@ class Compiler:
                 107, f"The column prefix '{'.'.join(qualifier)}' does not match with a table name."
             )
         return found
-
-
-def _lenient(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def attempt(value: Any) -> Any:
-        try:
-            return convert(value)
-        except SqlError:
-            return None
-
-    return attempt

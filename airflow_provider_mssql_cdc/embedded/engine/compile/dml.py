@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.run.storage import Link
 
 
-def target_columns(
-    compiler: Compiler, table: Table, names: tuple[str, ...], *, identity_insert: bool
-) -> list[Column]:
+def target_columns(compiler: Compiler, table: Table, names: tuple[str, ...]) -> list[Column]:
     """The columns that an INSERT gives values for. Errors 207, 264, 271, 273, 544."""
     if names:
         columns = [compiler.catalog.require_column(table, n) for n in names]
@@ -35,7 +33,7 @@ def target_columns(
         columns = [
             c
             for c in table.stored_columns
-            if c.type.name != "timestamp" and not c.column_set and (c.identity is None or identity_insert)
+            if c.type.name != "timestamp" and not c.column_set and c.identity is None
         ]
     for column in columns:
         if column.computed is not None:
@@ -44,13 +42,9 @@ def target_columns(
             )
         if column.type.name == "timestamp":
             raise SqlError(273, "Cannot insert an explicit value into a timestamp column.")
-        if column.identity is not None and not identity_insert:
-            raise SqlError(
-                544,
-                f"Cannot insert explicit value for identity column in table '{table.name}' "
-                "when IDENTITY_INSERT "
-                "is set to OFF.",
-            )
+        if column.identity is not None:
+            text = f"Cannot insert explicit value for identity column in table '{table.name}'"
+            raise SqlError(544, f"{text} when IDENTITY_INSERT is set to OFF.")
     return columns
 
 
@@ -96,7 +90,6 @@ def _identity(object_id: int, definition: tuple[int, int]) -> Callable[[Link], i
         identities = link.session.database_file.identities
         number = identities[object_id] + step if object_id in identities else seed
         identities[object_id] = number
-        link.session.last_identity = number
         return number
 
     return following
@@ -116,27 +109,19 @@ def _check_implicit(source: SqlType, target: SqlType) -> None:
         number = 257 if pair[0] in ("moment", "string") else 206
         raise SqlError(
             number,
-            f"Implicit conversion from data type {source.name} to "
-            f"{target.name} is not allowed. Use "
+            f"Implicit conversion from data type {source.name} to {target.name} is not allowed. Use "
             "the CONVERT function to run this query.",
         )
 
 
-def insert(compiler: Compiler, node: tree.Insert, *, identity_insert: bool) -> tuple[Compiled, Table]:
+def insert(compiler: Compiler, node: tree.Insert) -> tuple[Compiled, Table]:
     """INSERT … VALUES and INSERT … SELECT."""
     table = compiler.catalog.require(node.table)
-    columns = target_columns(compiler, table, node.columns, identity_insert=identity_insert)
-    if node.source is None:
-        columns = []
+    columns = target_columns(compiler, table, node.columns)
     more = generated(compiler, table, columns)
     names = ", ".join(quote(c.storage) for c in [*columns, *(c for c, _ in more)])
     tail = [sql for _, sql in more]
     head = f"INSERT INTO {quote(table.storage)} ({names}) "
-    if node.source is None:
-        body = f"VALUES ({', '.join(tail)})" if tail else "DEFAULT VALUES"
-        head = head if tail else f"INSERT INTO {quote(table.storage)} "
-        return Compiled(head + body, compiler.needs), table
-    assert isinstance(node.source, tree.Query)
     if isinstance(node.source.body, tree.Values) and not node.source.order:
         rows = [_row(compiler, row, columns, tail=tail) for row in node.source.body.rows]
         return Compiled(f"{head}VALUES {', '.join(rows)}", compiler.needs), table
@@ -154,9 +139,7 @@ def _row(
 ) -> str:
     _check_count(len(row), len(columns))
     values = [
-        default(compiler, column)
-        if isinstance(item, tree.Call) and item.name == ("default",)
-        else assigned(compiler, value(compiler, item, None), column)
+        assigned(compiler, value(compiler, item, None), column)
         for item, column in zip(row, columns, strict=True)
     ]
     return f"({', '.join([*values, *tail])})"
@@ -171,20 +154,6 @@ def _check_count(given: int, wanted: int) -> None:
         )
     if given > wanted:
         raise SqlError(213, "Column name or number of supplied values does not match table definition.")
-
-
-def _target(compiler: Compiler, node: tree.Update | tree.Delete) -> Table:
-    """The table that is changed; its name may be an alias in FROM."""
-    aliased = _aliased(compiler, node.source, node.target[-1]) if len(node.target) == 1 else None
-    return compiler.catalog.require(aliased or node.target)
-
-
-def _aliased(compiler: Compiler, source: tree.Source | None, alias: str) -> tree.Name | None:
-    if isinstance(source, tree.Join):
-        return _aliased(compiler, source.left, alias) or _aliased(compiler, source.right, alias)
-    if isinstance(source, tree.TableSource) and source.alias is not None:
-        return source.name if compiler.catalog.fold(source.alias) == compiler.catalog.fold(alias) else None
-    return None
 
 
 def keys(table: Table) -> list[str]:
@@ -203,8 +172,8 @@ def _single(compiler: Compiler, table: Table, alias: str, target: tree.Name) -> 
 
 
 def update(compiler: Compiler, node: tree.Update) -> tuple[Compiled, Table]:
-    """UPDATE, with FROM or TOP through a query for keys and new values."""
-    table = _target(compiler, node)
+    """UPDATE of one table."""
+    table = compiler.catalog.require(node.target)
     columns = [compiler.catalog.require_column(table, name) for name, _ in node.assignments]
     for column in columns:
         if column.computed is not None or column.identity is not None or column.type.name == "timestamp":
@@ -213,8 +182,6 @@ def update(compiler: Compiler, node: tree.Update) -> tuple[Compiled, Table]:
     stamps = [
         f"{quote(c.storage)} = {rowversion(compiler)}" for c in table.columns if c.type.name == "timestamp"
     ]
-    if node.source is not None or node.top is not None:
-        return _update_from(compiler, node, table, columns=columns, stamps=stamps), table
     alias = compiler.alias()
     scope = _single(compiler, table, alias, node.target)
     pairs = [
@@ -227,57 +194,21 @@ def update(compiler: Compiler, node: tree.Update) -> tuple[Compiled, Table]:
 
 
 def _new_value(compiler: Compiler, node: tree.Expression, scope: Scope, *, column: Column) -> str:
-    if isinstance(node, tree.Call) and node.name == ("default",):
-        return default(compiler, column)
     return assigned(compiler, value(compiler, node, scope), column)
 
 
-def _changed(
-    compiler: Compiler, node: tree.Update | tree.Delete, table: Table, scope: Scope
-) -> tuple[str, str, list[str]]:
-    """FROM and WHERE text of the query that finds the rows, and the target's keys in it."""
-    source = node.source or tree.TableSource(node.target, None)
-    from_sql, _ = sources.compile_from(compiler, source, scope)
-    fold = compiler.catalog.fold
-    matching = [r for r in scope.relations if r.table is not None and r.table.object_id == table.object_id]
-    named = [
-        r for r in matching if r.alias is not None and fold(r.alias) == fold(node.target[-1])
-    ] or matching
-    if not named:
-        raise SqlError(208, f"Invalid object name '{'.'.join(node.target)}'.")
-    alias = named[0].columns[0][1].sql.partition(".")[0]
+def _changed(compiler: Compiler, node: tree.Update, table: Table, scope: Scope) -> tuple[str, str, list[str]]:
+    """FROM and WHERE text of the query that finds the rows, and the table's keys in it."""
+    from_sql, _ = sources.compile_from(compiler, tree.TableSource(node.target, None), scope)
+    alias = scope.relations[0].columns[0][1].sql.partition(".")[0]
     where = "" if node.where is None else " WHERE " + predicate(compiler, node.where, scope).sql
-    limit = "" if node.top is None else f" LIMIT {value(compiler, node.top, None).sql}"
-    return from_sql, where + limit, [f"{alias}.{key}" for key in keys(table)]
-
-
-def _update_from(
-    compiler: Compiler, node: tree.Update, table: Table, *, columns: list[Column], stamps: list[str]
-) -> Compiled:
-    scope = Scope()
-    from_sql, tail, key_sql = _changed(compiler, node, table, scope)
-    news = [
-        _new_value(compiler, e, scope, column=c) for c, (_, e) in zip(columns, node.assignments, strict=True)
-    ]
-    shown = [f"{k} AS k{i}" for i, k in enumerate(key_sql)] + [f"{v} AS v{i}" for i, v in enumerate(news)]
-    pairs = [f"{quote(c.storage)} = source.v{i}" for i, c in enumerate(columns)]
-    joined = " AND ".join(f"target.{k} = source.k{i}" for i, k in enumerate(keys(table)))
-    sql = (
-        f"UPDATE {quote(table.storage)} AS target SET {', '.join([*pairs, *stamps])} "
-        f"FROM (SELECT {', '.join(shown)}{from_sql}{tail}) AS source WHERE {joined}"
-    )
-    return Compiled(sql, compiler.needs)
+    return from_sql, where, [f"{alias}.{key}" for key in keys(table)]
 
 
 def delete(compiler: Compiler, node: tree.Delete) -> tuple[Compiled, Table]:
-    """DELETE, with FROM or TOP through a query for keys."""
-    table = _target(compiler, node)
-    if node.source is None and node.top is None:
-        alias = compiler.alias()
-        scope = _single(compiler, table, alias, node.target)
-        where = "" if node.where is None else " WHERE " + predicate(compiler, node.where, scope).sql
-        return Compiled(f"DELETE FROM {quote(table.storage)} AS {alias}{where}", compiler.needs), table
-    from_sql, tail, key_sql = _changed(compiler, node, table, Scope())
-    names = ", ".join(keys(table))
-    found = f"SELECT {', '.join(key_sql)}{from_sql}{tail}"
-    return Compiled(f"DELETE FROM {quote(table.storage)} WHERE ({names}) IN ({found})", compiler.needs), table
+    """DELETE from one table."""
+    table = compiler.catalog.require(node.target)
+    alias = compiler.alias()
+    scope = _single(compiler, table, alias, node.target)
+    where = "" if node.where is None else " WHERE " + predicate(compiler, node.where, scope).sql
+    return Compiled(f"DELETE FROM {quote(table.storage)} AS {alias}{where}", compiler.needs), table

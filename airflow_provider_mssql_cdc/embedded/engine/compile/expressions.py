@@ -60,8 +60,6 @@ def _predicate(compiler: Compiler, node: tree.Expression, scope: Scope | None) -
             return _boolean(f"({operand.sql} IS {'NOT ' if node.negated else ''}NULL)", operand.constant)
         case tree.InList():
             return _in(compiler, node, scope)
-        case tree.Like():
-            return _like(compiler, node, scope)
         case tree.Exists():
             inner = select.query(compiler, node.query, scope)
             return _boolean(f"EXISTS ({inner.sql})", False)
@@ -148,8 +146,6 @@ def _unary(compiler: Compiler, node: tree.Unary, scope: Scope | None) -> Typed:
     operand = value(compiler, node.operand, scope)
     if node.operator == "+":
         return operand
-    if node.operator == "~":
-        return Typed(f"(~{operand.sql})", operand.type, operand.nullable, operand.constant)
     if types.family(operand.known) == "decimal":
         return _negated(compiler, operand)
     zero = Typed("0", types.INT, False, True, digits=1)
@@ -190,7 +186,7 @@ def _cast(compiler: Compiler, node: tree.Cast, scope: Scope | None) -> Typed:
         style = int(node.style.text)
     if types.is_text(target) and operand.type is not None and types.is_text(operand.type):
         target = replace(target, collation=operand.type.collation)
-    return compiler.cast(operand, target, style=style, lenient=node.lenient)
+    return compiler.cast(operand, target, style=style)
 
 
 def _collate(compiler: Compiler, node: tree.Collate, scope: Scope | None) -> Typed:
@@ -251,19 +247,6 @@ def _in(compiler: Compiler, node: tree.InList, scope: Scope | None) -> Typed:
     tests = [expression(compiler, tree.Binary("=", node.operand, item), scope) for item in node.items]
     joined = " OR ".join(t.sql for t in tests)
     return _boolean(f"({'NOT ' if node.negated else ''}({joined}))", all(t.constant for t in tests))
-
-
-def _like(compiler: Compiler, node: tree.Like, scope: Scope | None) -> Typed:
-    operand, pattern = value(compiler, node.operand, scope), value(compiler, node.pattern, scope)
-    text = [
-        compiler.cast(v, types.nvarchar(-1)) if not types.is_text(v.known) else v for v in (operand, pattern)
-    ]
-    escape = value(compiler, node.escape, scope).sql if node.escape is not None else "NULL"
-    named = next((t.known.collation for t in text if t.column), None) or compiler.catalog.collation
-    call = functions.like_function(collation(named).case_sensitive)
-    key = ("like", collation(named).case_sensitive)
-    sql = compiler.function(key, call, text[0].sql, text[1].sql, escape)
-    return _boolean(f"({'NOT ' if node.negated else ''}{sql})", operand.constant and pattern.constant)
 
 
 def _scalar(compiler: Compiler, node: tree.Scalar, scope: Scope | None) -> Typed:

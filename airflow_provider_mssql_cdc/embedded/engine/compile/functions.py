@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import re
 import uuid
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
-from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import syntax_error
 from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import guid_from_wire
@@ -86,16 +82,6 @@ def _text(compiler: Compiler, value: Typed) -> Typed:
     return value if types.is_text(value.known) else compiler.cast(value, types.nvarchar())
 
 
-def _text_function(name: str, function: Callable[[str], str]) -> Callable[..., Typed]:
-    def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-        (operand,) = arguments(compiler, node, scope, least=1)
-        text = _text(compiler, operand)
-        variable = {"char": "varchar", "nchar": "nvarchar"}.get(text.known.name, text.known.name)
-        return python(compiler, name, function, [text], returns=replace(text.known, name=variable))
-
-    return handler
-
-
 def _len(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     (operand,) = arguments(compiler, node, scope, least=1)
     if types.family(operand.known) == "binary":
@@ -149,30 +135,6 @@ def _right(text: str, length: int) -> str:
     return halves.cut(text, max(halves.units(text) - length, 0), None)
 
 
-def _replace(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    values = [_text(compiler, v) for v in arguments(compiler, node, scope, least=3)]
-    name = values[0].known.collation or compiler.catalog.collation
-    flags = 0 if collation(name).case_sensitive else re.IGNORECASE
-    returns = replace(values[0].known, length=8000 if values[0].known.length != -1 else -1)
-
-    def substitute(text: str, old: str, new: str) -> str:
-        return re.sub(re.escape(old), lambda _: new, text, flags=flags) if old else text
-
-    return python(compiler, ("replace", flags), substitute, values, returns=returns)
-
-
-def _charindex(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    values = arguments(compiler, node, scope, least=2, most=3)
-    name = values[1].known.collation or compiler.catalog.collation
-    fold: Callable[[str], str] = str if collation(name).case_sensitive else str.lower
-
-    def find(wanted: str, text: str, start: int = 1) -> int:
-        return fold(text).find(fold(wanted), max(start - 1, 0)) + 1 if wanted else 0
-
-    key = ("charindex", collation(name).case_sensitive)
-    return python(compiler, key, find, values, returns=types.INT)
-
-
 def _concat(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     values = arguments(compiler, node, scope, least=2, most=254)
     national = any(v.known.name in types.NATIONAL for v in values)
@@ -190,15 +152,6 @@ def _coalesce(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed
     return Typed(sql, values[0].type, all(v.nullable for v in values), all(v.constant for v in values))
 
 
-def _isnull(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    first, second = arguments(compiler, node, scope, least=2)
-    if first.type is None:
-        return second
-    other = compiler.cast(second, first.type)
-    sql = f"ifnull({first.sql}, {other.sql})"
-    return Typed(sql, first.type, first.nullable and other.nullable, first.constant and other.constant)
-
-
 def _nullif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     from airflow_provider_mssql_cdc.embedded.engine.compile.operators import compare
 
@@ -207,57 +160,10 @@ def _nullif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     return Typed(f"(CASE WHEN {test.sql} THEN NULL ELSE {first.sql} END)", first.type)
 
 
-def _iif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate, unify, value
-
-    condition = predicate(compiler, node.arguments[0], scope)
-    yes, no = unify(compiler, [value(compiler, a, scope) for a in node.arguments[1:3]])
-    sql = f"(CASE WHEN {condition.sql} THEN {yes.sql} ELSE {no.sql} END)"
-    return Typed(sql, yes.type or no.type, yes.nullable or no.nullable)
-
-
-def _abs(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    (operand,) = arguments(compiler, node, scope, least=1)
-    if types.is_wide(operand.known):
-        middle = "X'" + (2**127).to_bytes(16, "big").hex() + "'"
-        flip = python(compiler, "abs wide", _abs_wide, [operand], returns=operand.known)
-        return Typed(
-            f"(CASE WHEN {operand.sql} >= {middle} THEN {operand.sql} ELSE {flip.sql} END)", operand.type
-        )
-    return Typed(f"abs({operand.sql})", operand.type, operand.nullable, operand.constant)
-
-
-def _abs_wide(stored: bytes) -> bytes:
-    return (abs(int.from_bytes(stored, "big") - 2**127) + 2**127).to_bytes(16, "big")
-
-
-def _round_to_int(name: str, function: Callable[[float], float]) -> Callable[..., Typed]:
-    def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-        (operand,) = arguments(compiler, node, scope, least=1)
-        if types.family(operand.known) == "integer":
-            return operand
-        as_float = compiler.cast(operand, types.FLOAT)
-        rounded = python(compiler, name, lambda v: float(function(v)), [as_float], returns=types.FLOAT)
-        return (
-            rounded if types.family(operand.known) == "float" else compiler.cast(rounded, types.decimal(38))
-        )
-
-    return handler
-
-
 def _newid(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     arguments(compiler, node, scope, least=0)
     sql = compiler.function("newid", lambda: guid_from_wire(uuid.uuid4().bytes_le), deterministic=False)
     return Typed(sql, SqlType("uniqueidentifier"), False)
-
-
-def _quotename(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    values = arguments(compiler, node, scope, least=1, most=2)
-    from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import bracket
-
-    return python(
-        compiler, "quotename", bracket, values[:1], returns=types.nvarchar(258, compiler.catalog.collation)
-    )
 
 
 def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -274,77 +180,20 @@ def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Type
 
 def _char(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     values = [compiler.cast(v, types.INT) for v in arguments(compiler, node, scope, least=1)]
-    if node.name[-1].lower() == "nchar":
-        returns = types.nvarchar(1, compiler.catalog.collation)
-        return python(compiler, "nchar", lambda v: halves.kept(chr(v)), values, returns=returns)
-    decode = collation(compiler.catalog.collation).decode
-    key = ("char", compiler.catalog.collation)
-    returns = types.varchar(1, compiler.catalog.collation)
-    return python(
-        compiler, key, lambda v: decode(bytes([v])) if 0 <= v < 256 else None, values, returns=returns
-    )
-
-
-def _default(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    raise syntax_error("DEFAULT")
+    returns = types.nvarchar(1, compiler.catalog.collation)
+    return python(compiler, "nchar", lambda v: halves.kept(chr(v)), values, returns=returns)
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {
-    "abs": _abs,
-    "ceiling": _round_to_int("ceiling", math.ceil),
-    "char": _char,
-    "charindex": _charindex,
     "coalesce": _coalesce,
     "concat": _concat,
     "datalength": _datalength,
-    "default": _default,
-    "floor": _round_to_int("floor", math.floor),
-    "iif": _iif,
-    "isnull": _isnull,
     "left": _left_right,
     "len": _len,
-    "lower": _text_function("lower", str.lower),
-    "ltrim": _text_function("ltrim", lambda t: t.lstrip(" ")),
     "nchar": _char,
     "newid": _newid,
-    "newsequentialid": _newid,
     "nullif": _nullif,
-    "quotename": _quotename,
-    "replace": _replace,
     "replicate": _replicate,
     "right": _left_right,
-    "rtrim": _text_function("rtrim", lambda t: t.rstrip(" ")),
     "substring": _substring,
-    "trim": _text_function("trim", lambda t: t.strip(" ")),
-    "upper": _text_function("upper", str.upper),
 }
-
-
-@lru_cache(maxsize=500)
-def _like_pattern(pattern: str, escape: str | None, case_sensitive: bool) -> re.Pattern[str]:
-    parts, position = [], 0
-    while position < len(pattern):
-        character = pattern[position]
-        position += 1
-        if escape and character == escape and position < len(pattern):
-            parts.append(re.escape(pattern[position]))
-            position += 1
-        elif character == "[" and "]" in pattern[position:]:
-            end = pattern.index("]", position + 1) if "]" in pattern[position + 1 :] else position
-            body = pattern[position:end].replace("\\", "\\\\")
-            parts.append(f"[{body}]")
-            position = end + 1
-        else:
-            parts.append({"%": ".*", "_": "."}.get(character, re.escape(character)))
-    return re.compile("".join(parts), re.DOTALL | (0 if case_sensitive else re.IGNORECASE))
-
-
-def like_function(case_sensitive: bool) -> Callable[[Any, Any, Any], int | None]:
-    """LIKE with %, _, [set] and ESCAPE."""
-
-    def like(text: Any, pattern: Any, escape: Any) -> int | None:
-        if text is None or pattern is None:
-            return None
-        return int(_like_pattern(pattern, escape, case_sensitive).fullmatch(text) is not None)
-
-    return like

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Typed
-from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
+from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
     load,
     overflow,
@@ -149,10 +149,6 @@ def binary(compiler: Compiler, operator: str, left: Typed, right: Typed) -> Type
         return Typed("NULL", left.type or right.type, True, True)
     if operator == "+" and a == b == "string":
         return _concatenate(left, right)
-    if operator == "+" and a == b == "binary":
-        return _join_bytes(compiler, left, right)
-    if "moment" in (a, b):
-        return _shift(compiler, operator, left, right)
     target = types.common(left.known, right.known)
     family = types.family(target)
     if family == "integer":
@@ -182,30 +178,6 @@ def _concatenate(left: Typed, right: Typed) -> Typed:
     type_ = types.nvarchar(total, collation) if national else types.varchar(total, collation)
     explicit = left.explicit or right.explicit
     return Typed(f"({left.sql} || {right.sql})", type_, explicit=explicit, **_known(left, right))
-
-
-def _join_bytes(compiler: Compiler, left: Typed, right: Typed) -> Typed:
-    sql = compiler.function(
-        "join bytes", lambda a, b: None if a is None or b is None else a + b, left.sql, right.sql
-    )
-    return Typed(sql, SqlType("varbinary", 8000), **_known(left, right))
-
-
-def _shift(compiler: Compiler, operator: str, left: Typed, right: Typed) -> Typed:
-    """datetime + days."""
-    if left.known.name not in ("datetime", "smalldatetime") or operator not in "+-":
-        raise SqlError(402, f"The data types {left.known.name} and {right.known.name} are incompatible.")
-    loader, type_, sign = moments.LOADERS[left.known.name], left.known, 1 if operator == "+" else -1
-    days = compiler.cast(right, types.FLOAT)
-
-    def shift(stored: Any, amount: Any) -> Any:
-        if stored is None or amount is None:
-            return None
-        return moments.store(moments.Moment(loader(stored).units + sign * round(amount * moments.DAY)), type_)
-
-    return Typed(
-        compiler.function(("shift", type_, sign), shift, left.sql, days.sql), type_, **_known(left, right)
-    )
 
 
 def _division_by_zero() -> SqlError:
@@ -242,11 +214,6 @@ def in_range(type_: SqlType) -> Callable[[Any], Any]:
 
 def _integers(compiler: Compiler, operator: str, target: SqlType, *, left: Typed, right: Typed) -> Typed:
     known = _known(left, right)
-    if operator in "&|":
-        return Typed(f"({left.sql} {operator} {right.sql})", target, **known)
-    if operator == "^":
-        sql = f"(({left.sql} | {right.sql}) - ({left.sql} & {right.sql}))"
-        return Typed(sql, target, **known)
     if target.name == "bit":
         raise SqlError(8117, "Operand data type bit is invalid for add operator.")
     if operator == "/":
@@ -262,10 +229,6 @@ def _integers(compiler: Compiler, operator: str, target: SqlType, *, left: Typed
 
 
 def _floats(compiler: Compiler, operator: str, left: Typed, right: Typed, target: SqlType) -> Typed:
-    if operator == "/":
-        return Typed(
-            compiler.function("fdivide", _float_divide, left.sql, right.sql), target, **_known(left, right)
-        )
     if operator not in "+-*":
         raise SqlError(402, f"The data types float and float are incompatible in the {operator} operator.")
     check = compiler.function(
@@ -274,14 +237,6 @@ def _floats(compiler: Compiler, operator: str, left: Typed, right: Typed, target
         f"({left.sql} {operator} {right.sql})",
     )
     return Typed(check, target, **_known(left, right))
-
-
-def _float_divide(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return None
-    if b == 0:
-        raise _division_by_zero()
-    return a / b
 
 
 def result_type(operator: str, left: SqlType, right: SqlType) -> SqlType:

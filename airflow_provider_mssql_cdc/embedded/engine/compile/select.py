@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.embedded.engine.compile import operators, sources
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import OutputColumn, Scope, Typed
@@ -12,16 +11,14 @@ from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predi
 from airflow_provider_mssql_cdc.embedded.engine.compile.functions import arguments
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.values import types
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import load, store_decimal
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
 
 
-_RANKING = frozenset({"row_number", "rank", "dense_rank", "ntile"})
-_SHIFTING = frozenset({"lag", "lead", "first_value", "last_value"})
-NAMES = frozenset({"count", "count_big", "min", "max", "sum", "avg", "string_agg"}) | _RANKING | _SHIFTING
+_RANKING = frozenset({"row_number", "dense_rank", "ntile"})
+NAMES = frozenset({"count", "count_big", "min", "max", "sum"}) | _RANKING
 
 
 def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -33,36 +30,29 @@ def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     if name in _RANKING:
         values = arguments(compiler, node, scope, least=1 if name == "ntile" else 0)
         return Typed(f"{name}({', '.join(v.sql for v in values)}){over}", types.BIGINT, False)
-    if name in _SHIFTING:
-        values = arguments(compiler, node, scope, least=1, most=3)
-        return Typed(f"{name}({', '.join(v.sql for v in values)}){over}", values[0].type)
-    if name == "string_agg":
-        text, separator = arguments(compiler, node, scope, least=2)
-        shown = compiler.cast(text, types.nvarchar()) if not types.is_text(text.known) else text
-        return Typed(f"group_concat({shown.sql}, {separator.sql}){over}", shown.type)
+    if name not in NAMES:
+        raise SqlError(195, f"'{name}' is not a window function that the embedded server knows.", 15)
     (operand,) = arguments(compiler, node, scope, least=1)
     if operand.type is not None and operand.type.name == "bit":
         raise SqlError(8117, f"Operand data type bit is invalid for {name} operator.")
     distinct = "DISTINCT " if node.distinct else ""
     if name in ("min", "max"):
         return Typed(f"{name}({compiler.ordered(operand)}){over}", operand.type)
-    return _total(compiler, name, operand, distinct=distinct, over=over)
+    if types.family(operand.known) != "integer":
+        raise SqlError(8117, f"Operand data type {operand.known.name} is invalid for {name} operator.")
+    type_ = types.BIGINT if operand.known.name == "bigint" else types.INT
+    total = f"sum({distinct}{operand.sql}){over}"
+    return Typed(compiler.function(("in range", type_), operators.in_range(type_), total), type_)
 
 
 def _window(compiler: Compiler, over: tree.Over, scope: Scope | None) -> str:
     from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
 
-    parts = []
-    if over.partition:
-        keys = [value(compiler, p, scope) for p in over.partition]
-        parts.append("PARTITION BY " + ", ".join(compiler.ordered(k) for k in keys))
-    if over.order:
-        terms = []
-        for item in over.order:
-            key = value(compiler, item.expression, scope)
-            terms.append(compiler.ordered(key) + (" DESC" if item.descending else ""))
-        parts.append("ORDER BY " + ", ".join(terms))
-    return " ".join(parts)
+    terms = []
+    for item in over.order:
+        key = value(compiler, item.expression, scope)
+        terms.append(compiler.ordered(key) + (" DESC" if item.descending else ""))
+    return "ORDER BY " + ", ".join(terms) if terms else ""
 
 
 def _count_aggregate(compiler: Compiler, node: tree.Call, scope: Scope | None, *, over: str) -> Typed:
@@ -74,115 +64,33 @@ def _count_aggregate(compiler: Compiler, node: tree.Call, scope: Scope | None, *
     return Typed(f"count({'DISTINCT ' if node.distinct else ''}{shown}){over}", type_, False)
 
 
-def _total(compiler: Compiler, name: str, operand: Typed, *, distinct: str, over: str) -> Typed:
-    known = operand.known
-    family = types.family(known)
-    if family == "float":
-        return Typed(f"{name}({distinct}{operand.sql}){over}", types.FLOAT)
-    if family == "integer":
-        type_ = types.BIGINT if known.name == "bigint" else types.INT
-        if name == "sum":
-            total = f"sum({distinct}{operand.sql}){over}"
-            return Typed(compiler.function(("in range", type_), operators.in_range(type_), total), type_)
-        total, count = f"sum({distinct}{operand.sql}){over}", f"count({distinct}{operand.sql}){over}"
-        return Typed(f"({total} / {count})", type_)
-    if family != "decimal":
-        raise SqlError(8117, f"Operand data type {known.name} is invalid for {name} operator.")
-    type_ = _total_type(name, known)
-    aggregate = _decimal_aggregate(name, known, type_)
-    key = ("aggregate", name, known)
-    sql = compiler.function(key, aggregate, f"{distinct}{operand.sql}", aggregate=True)
-    if over:
-        raise SqlError(
-            4113, f"The function '{name}' over decimal values is not a valid windowing function here."
-        )
-    return Typed(sql, type_)
-
-
-def _total_type(name: str, known: SqlType) -> SqlType:
-    if known.name.endswith("money"):
-        return SqlType("money")
-    scale = known.scale or 0
-    return types.decimal(38, scale if name == "sum" else max(scale, 6))
-
-
-def _decimal_aggregate(name: str, known: SqlType, type_: SqlType) -> type[Any]:
-    loader = load(known) or Decimal
-
-    class Total:
-        def __init__(self) -> None:
-            self.total, self.count = Decimal(0), 0
-
-        def step(self, stored: Any) -> None:
-            if stored is not None:
-                self.total, self.count = operators.CONTEXT.add(self.total, loader(stored)), self.count + 1
-
-        def finalize(self) -> Any:
-            if not self.count:
-                return None
-            value = self.total if name == "sum" else operators.CONTEXT.divide(self.total, Decimal(self.count))
-            return store_decimal(value, type_)
-
-    return Total
-
-
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """``sql`` names its columns c0, c1, …; ``simple``: it may stand in a compound as it is.
-
-    ``variables``: what ``SELECT @x = …`` assigns, in the columns' order.
-    """
+    """``sql`` names its columns c0, c1, …; ``simple``: it may stand in a compound as it is."""
 
     sql: str
     columns: tuple[OutputColumn, ...]
     simple: bool = True
-    variables: tuple[str, ...] = ()
 
 
 def query(compiler: Compiler, node: tree.Query, parent: Scope | None = None) -> CompiledQuery:
-    """A whole query with its ORDER BY, OFFSET and CTEs."""
-    compiler.ctes.append(
-        {compiler.catalog.fold(name): (inner, columns) for name, columns, inner in node.ctes}
-    )
-    try:
-        if isinstance(node.body, tree.Select):
-            return _select(compiler, node.body, parent, outer=node)
-        inner = _body(compiler, node.body, parent)
-        if not node.order:
-            return inner
-        return _ordered(compiler, inner, node, parent)
-    finally:
-        compiler.ctes.pop()
+    """A whole query with its ORDER BY. Error 102 for the ORDER BY of a UNION."""
+    if isinstance(node.body, tree.Select):
+        return _select(compiler, node.body, parent, order=node.order)
+    if node.order:
+        raise SqlError(102, "ORDER BY of a set operation is not known to the embedded server.", 15)
+    return _body(compiler, node.body, parent)
 
 
 def _body(
-    compiler: Compiler, body: tree.Query | tree.Select | tree.Union | tree.Values, parent: Scope | None
+    compiler: Compiler, body: tree.Select | tree.Union | tree.Values, parent: Scope | None
 ) -> CompiledQuery:
     match body:
-        case tree.Query():
-            return query(compiler, body, parent)
         case tree.Union():
             return _union(compiler, body, parent)
         case tree.Values():
             return _values(compiler, body, parent)
-    return _select(compiler, body, parent, outer=None)
-
-
-def _ordered(
-    compiler: Compiler, inner: CompiledQuery, node: tree.Query, parent: Scope | None
-) -> CompiledQuery:
-    """ORDER BY over a set operation refers to the output columns."""
-    alias = compiler.alias()
-    relation = sources.derived(alias, None, inner)
-    scope = Scope([relation], parent)
-    terms = [
-        _order_term(compiler, item, scope, list(zip(inner.columns, relation.columns, strict=True)))
-        for item in node.order
-    ]
-    sql = (
-        f"SELECT * FROM ({inner.sql}) AS {alias} ORDER BY {', '.join(terms)}{_limit(compiler, node, parent)}"
-    )
-    return CompiledQuery(sql, inner.columns, False)
+    return _select(compiler, body, parent, order=())
 
 
 def _order_term(
@@ -214,40 +122,13 @@ def _output(
     return None
 
 
-def _limit(compiler: Compiler, node: tree.Query, parent: Scope | None) -> str:
-    if node.offset is None:
-        return ""
-    offset = _count(compiler, node.offset, parent)
-    fetch = "-1" if node.fetch is None else _count(compiler, node.fetch, parent)
-    return f" LIMIT {fetch} OFFSET {offset}"
-
-
-def _count(compiler: Compiler, node: tree.Expression, parent: Scope | None) -> str:
-    """TOP's and OFFSET's number. Errors 1014, 10742, 1060."""
-    typed = value(compiler, node, parent)
-    if typed.digits is not None:
-        return typed.sql
-    bigint = compiler.cast(typed, types.BIGINT)
-    return compiler.function("row count", _row_count, bigint.sql)
-
-
-def _row_count(number: int | None) -> int:
-    if number is None or number < 0:
-        raise SqlError(
-            1060,
-            "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.",
-        )
-    return number
-
-
 def _select(
-    compiler: Compiler, node: tree.Select, parent: Scope | None, *, outer: tree.Query | None
+    compiler: Compiler, node: tree.Select, parent: Scope | None, *, order: tuple[tree.OrderItem, ...]
 ) -> CompiledQuery:
     scope = Scope([], parent)
     from_sql, conjuncts = sources.compile_from(compiler, node.source, scope)
     items = _items(compiler, node, scope)
     columns = tuple(OutputColumn(name, typed.known, typed.nullable) for name, typed in items)
-    _check_assignments(node)
     select_list = ", ".join(f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(items))
     sql = f"SELECT {'DISTINCT ' if node.distinct else ''}{select_list}{from_sql}"
     if node.where is not None:
@@ -255,9 +136,8 @@ def _select(
     if conjuncts:
         sql += " WHERE " + " AND ".join(conjuncts)
     sql += _grouping(compiler, node, scope)
-    tail = _select_tail(compiler, node, scope, items=items, outer=outer)
-    variables = tuple(item.variable for item in node.items if item.variable is not None)
-    return CompiledQuery(sql + tail, columns, not tail, variables)
+    tail = _select_tail(compiler, node, scope, items=items, order=order)
+    return CompiledQuery(sql + tail, columns, not tail)
 
 
 def _select_tail(
@@ -266,33 +146,23 @@ def _select_tail(
     scope: Scope,
     *,
     items: list[tuple[str, Typed]],
-    outer: tree.Query | None,
+    order: tuple[tree.OrderItem, ...],
 ) -> str:
-    """ORDER BY, TOP, OFFSET."""
+    """ORDER BY, TOP. Error 1060 for a TOP that is no number."""
     tail = ""
-    if outer is not None and outer.order:
+    if order:
         outputs = [(OutputColumn(name, typed.known), (name, typed)) for name, typed in items]
         if node.distinct:
             outputs = [
                 (o, (n, replace(t, sql=f"c{i}", column=False))) for i, (o, (n, t)) in enumerate(outputs)
             ]
-        tail += " ORDER BY " + ", ".join(_order_term(compiler, item, scope, outputs) for item in outer.order)
+        tail += " ORDER BY " + ", ".join(_order_term(compiler, item, scope, outputs) for item in order)
     if node.top is not None:
-        tail += f" LIMIT {_count(compiler, node.top, scope)}"
-    elif outer is not None:
-        tail += _limit(compiler, outer, scope.parent)
+        top = value(compiler, node.top, scope)
+        if top.digits is None:
+            raise SqlError(1060, "The embedded server knows TOP with a number only.")
+        tail += f" LIMIT {top.sql}"
     return tail
-
-
-def _check_assignments(node: tree.Select) -> None:
-    assigned = [item.variable is not None for item in node.items]
-    if any(assigned) and not all(assigned):
-        raise SqlError(
-            141,
-            "A SELECT statement that assigns a value to a variable must not be combined with "
-            "data-retrieval operations.",
-            15,
-        )
 
 
 def _items(compiler: Compiler, node: tree.Select, scope: Scope) -> list[tuple[str, Typed]]:
@@ -315,13 +185,8 @@ def _implied_name(expression: tree.Expression) -> str:
 
 
 def _grouping(compiler: Compiler, node: tree.Select, scope: Scope) -> str:
-    sql = ""
-    if node.group:
-        keys = [value(compiler, g, scope) for g in node.group]
-        sql += " GROUP BY " + ", ".join(compiler.ordered(k) for k in keys)
-    if node.having is not None:
-        sql += " HAVING " + predicate(compiler, node.having, scope).sql
-    return sql
+    keys = [value(compiler, g, scope) for g in node.group]
+    return " GROUP BY " + ", ".join(compiler.ordered(k) for k in keys) if keys else ""
 
 
 def _union(compiler: Compiler, node: tree.Union, parent: Scope | None) -> CompiledQuery:
@@ -329,8 +194,7 @@ def _union(compiler: Compiler, node: tree.Union, parent: Scope | None) -> Compil
     if len(left.columns) != len(right.columns):
         raise SqlError(
             205,
-            "All queries combined using a UNION, INTERSECT or EXCEPT operator "
-            "must have an equal "
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal "
             "number of expressions in their target lists.",
         )
     columns = tuple(

@@ -10,7 +10,6 @@ from airflow_provider_mssql_cdc.embedded.engine.compile.functions import argumen
 from airflow_provider_mssql_cdc.embedded.engine.parser import tokens
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions
 from airflow_provider_mssql_cdc.embedded.engine.values import types
-from airflow_provider_mssql_cdc.embedded.engine.values.collations import collation
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
@@ -27,57 +26,26 @@ VERSION = (
     "Developer Edition"
 )
 SERVER_NAME = "EMBEDDED"
-OPTION_BITS = {
-    "IMPLICIT_TRANSACTIONS": 2,
-    "CURSOR_CLOSE_ON_COMMIT": 4,
-    "ANSI_WARNINGS": 8,
-    "ANSI_PADDING": 16,
-    "ANSI_NULLS": 32,
-    "ARITHABORT": 64,
-    "ARITHIGNORE": 128,
-    "QUOTED_IDENTIFIER": 256,
-    "NOCOUNT": 512,
-    "ANSI_NULL_DFLT_ON": 1024,
-    "ANSI_NULL_DFLT_OFF": 2048,
-    "CONCAT_NULL_YIELDS_NULL": 4096,
-    "NUMERIC_ROUNDABORT": 8192,
-    "XACT_ABORT": 16384,
-}
+_OPTIONS = """IMPLICIT_TRANSACTIONS CURSOR_CLOSE_ON_COMMIT ANSI_WARNINGS ANSI_PADDING ANSI_NULLS ARITHABORT
+    ARITHIGNORE QUOTED_IDENTIFIER NOCOUNT ANSI_NULL_DFLT_ON ANSI_NULL_DFLT_OFF CONCAT_NULL_YIELDS_NULL
+    NUMERIC_ROUNDABORT XACT_ABORT"""
+OPTION_BITS = {name: 2 << place for place, name in enumerate(_OPTIONS.split())}
 _GLOBALS: dict[str, tuple[SqlType, Callable[[Session], Any]]] = {
     "@@spid": (SqlType("smallint"), lambda s: s.session_id),
     "@@version": (types.nvarchar(300), lambda s: VERSION),
     "@@trancount": (types.INT, lambda s: s.transactions.count),
     "@@servername": (types.nvarchar(128), lambda s: SERVER_NAME),
-    "@@servicename": (types.nvarchar(128), lambda s: "MSSQLSERVER"),
     "@@textsize": (types.INT, lambda s: s.text_size),
     "@@lock_timeout": (types.INT, lambda s: s.lock_timeout_ms),
     "@@rowcount": (types.INT, lambda s: s.row_count),
-    "@@error": (types.INT, lambda s: 0),
-    "@@identity": (types.decimal(38), lambda s: _wide(s.last_identity)),
-    "@@language": (types.nvarchar(128), lambda s: s.language),
-    "@@microsoftversion": (types.INT, lambda s: 0x10001027),
     "@@options": (types.INT, lambda s: sum(bit for name, bit in OPTION_BITS.items() if name in s.options)),
-    "@@datefirst": (SqlType("tinyint"), lambda s: 7),
-    "@@max_precision": (SqlType("tinyint"), lambda s: 38),
     "@@dbts": (SqlType("varbinary", 8), lambda s: s.database_file.last_rowversion),
 }
 _PROPERTIES: dict[str, Any] = {
     "productversion": "16.0.4135.4",
-    "productmajorversion": "16",
-    "productminorversion": "0",
-    "productlevel": "RTM",
     "edition": "Developer Edition (64-bit)",
-    "engineedition": 3,
     "servername": SERVER_NAME,
-    "machinename": SERVER_NAME,
-    "instancename": None,
-    "ishadrenabled": 0,
-    "isclustered": 0,
 }
-
-
-def _wide(number: int | None) -> bytes | None:
-    return None if number is None else (number + 2**127).to_bytes(16, "big")
 
 
 def global_variable(compiler: Compiler, name: str) -> Typed | None:
@@ -150,12 +118,6 @@ def _db_id(session: Session, name: str | None = None) -> int | None:
     return None if database is None else database.database_id
 
 
-def _db_name(session: Session, number: int | None = None) -> str | None:
-    if number is None:
-        return session.database
-    return session.engine.database_name(number)
-
-
 def object_id(session: Session, text: str | None, kind: str | None = None) -> int | None:
     """OBJECT_ID: tables that the session may see."""
     if text is None:
@@ -170,41 +132,6 @@ def object_id(session: Session, text: str | None, kind: str | None = None) -> in
     return table.object_id if permissions.visible(session, catalog, table) else None
 
 
-def _object_part(part: str) -> Callable[..., Any]:
-    def answer(session: Session, number: int | None, database_id: int | None = None) -> Any:
-        catalog = session.catalog()
-        table = None if number is None else catalog.by_id(number)
-        if table is None or not permissions.visible(session, catalog, table):
-            return None
-        return getattr(table, part)
-
-    return answer
-
-
-def _schema_name(session: Session, number: int | None = None) -> str | None:
-    if number is None:
-        return "dbo"
-    return next((n for n, i in session.catalog().schemas.items() if i == number), None)
-
-
-def _schema_id(session: Session, name: str | None = None) -> int | None:
-    catalog = session.catalog()
-    found = catalog.schema_name("dbo" if name is None else name)
-    return None if found is None else catalog.schemas[found]
-
-
-def _col_length(session: Session, table_name: str, column: str) -> int | None:
-    catalog = session.catalog()
-    table = catalog.resolve(tokens.split(table_name))
-    found = None if table is None else catalog.column(table, column)
-    return None if found is None else types.max_length(found.type)
-
-
-def _col_name(session: Session, number: int, column_id: int) -> str | None:
-    table = session.catalog().by_id(number)
-    return None if table is None else next((c.name for c in table.columns if c.column_id == column_id), None)
-
-
 def _database_property(session: Session, name: str, item: str) -> Any:
     database = session.engine.find_database(name)
     if database is None:
@@ -212,59 +139,26 @@ def _database_property(session: Session, name: str, item: str) -> Any:
     catalog = session.engine.catalog_of(database)
     return {
         "collation": catalog.collation,
-        "status": "ONLINE",
         "updateability": "READ_ONLY" if session.replica else "READ_WRITE",
-        "recovery": "FULL",
-        "version": 957,
-        "isincrementalstatisticsenabled": 0,
     }.get(item.lower())
-
-
-def _collation_property(session: Session, name: str, item: str) -> Any:
-    try:
-        found = collation(name)
-    except SqlError:
-        return None
-    return {"codepage": found.code_page, "lcid": 1033, "version": 0}.get(item.lower())
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {
     "rowcount_big": _session_value(SqlType("bigint"), lambda s: s.row_count),
     "db_id": _asked("db_id", SqlType("smallint"), _db_id, least=0, most=1),
-    "db_name": _asked("db_name", types.nvarchar(128), _db_name, least=0, most=1),
+    "db_name": _session_value(types.nvarchar(128), lambda s: s.database),
     "object_id": _asked("object_id", types.INT, object_id, most=2),
-    "object_name": _asked("object_name", types.nvarchar(128), _object_part("name"), most=2),
-    "object_schema_name": _asked("object_schema_name", types.nvarchar(128), _object_part("schema"), most=2),
-    "schema_name": _asked("schema_name", types.nvarchar(128), _schema_name, least=0, most=1),
-    "schema_id": _asked("schema_id", types.INT, _schema_id, least=0, most=1),
-    "col_length": _asked("col_length", SqlType("smallint"), _col_length, least=2),
-    "col_name": _asked("col_name", types.nvarchar(128), _col_name, least=2),
     "suser_sname": _session_value(types.nvarchar(128), lambda s: s.login_name),
-    "suser_name": _session_value(types.nvarchar(128), lambda s: s.login_name),
-    "original_login": _session_value(types.nvarchar(128), lambda s: s.login_name),
-    "system_user": _session_value(types.nvarchar(128), lambda s: s.login_name),
     "user_name": _session_value(types.nvarchar(128), permissions.user_name),
-    "user": _session_value(types.nvarchar(128), permissions.user_name),
-    "current_user": _session_value(types.nvarchar(128), permissions.user_name),
-    "session_user": _session_value(types.nvarchar(128), permissions.user_name),
-    "host_name": _session_value(types.nvarchar(128), lambda s: SERVER_NAME),
-    "app_name": _session_value(types.nvarchar(128), lambda s: "client"),
-    "scope_identity": _session_value(types.decimal(38), lambda s: _wide(s.last_identity)),
     "current_timezone_id": _session_value(
         types.nvarchar(128), lambda s: clock_functions.windows_name(s.engine.time_zone)
     ),
-    "current_timezone": _session_value(
-        types.nvarchar(128), lambda s: clock_functions.windows_name(s.engine.time_zone)
-    ),
-    "is_member": _asked("is_member", types.INT, permissions.is_member),
     "is_rolemember": _asked("is_rolemember", types.INT, permissions.is_member, most=2),
-    "is_srvrolemember": _asked("is_srvrolemember", types.INT, permissions.is_server_role_member, most=2),
     "has_dbaccess": _asked("has_dbaccess", types.INT, permissions.has_database_access),
     "has_perms_by_name": _asked(
         "has_perms_by_name", types.INT, permissions.has_permission_by_name, least=3, most=5
     ),
     "databasepropertyex": _asked("databasepropertyex", SqlType("sql_variant"), _database_property, least=2),
-    "collationproperty": _asked("collationproperty", SqlType("sql_variant"), _collation_property, least=2),
     "serverproperty": _asked(
         "serverproperty", SqlType("sql_variant"), lambda s, name: _PROPERTIES.get(name.lower())
     ),

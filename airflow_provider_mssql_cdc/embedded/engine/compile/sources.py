@@ -1,13 +1,13 @@
-"""FROM: tables, views of the catalog, functions, derived tables, joins."""
+"""FROM: tables, views of the catalog, derived tables, joins."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Relation, Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
-from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse, parse_expression
+from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse_expression
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import literal, quote
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Column, Table
 from airflow_provider_mssql_cdc.embedded.engine.values import types
@@ -16,16 +16,13 @@ from airflow_provider_mssql_cdc.embedded.seam import SqlError
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
     from airflow_provider_mssql_cdc.embedded.engine.compile.select import CompiledQuery
-    from airflow_provider_mssql_cdc.embedded.engine.run.registry import TableFunction, View
+    from airflow_provider_mssql_cdc.embedded.engine.run.registry import View
     from airflow_provider_mssql_cdc.embedded.engine.run.storage import Link
 
 
-_T = TypeVar("_T")
 _JOINS = {
     "INNER": "JOIN",
     "LEFT": "LEFT JOIN",
-    "RIGHT": "RIGHT JOIN",
-    "FULL": "FULL JOIN",
     "CROSS": "CROSS JOIN",
 }
 
@@ -44,8 +41,6 @@ def _source(compiler: Compiler, source: tree.Source, scope: Scope) -> tuple[str,
             return _named(compiler, source, scope)
         case tree.DerivedSource():
             return _derived(compiler, source, scope)
-        case tree.FunctionSource():
-            return _function(compiler, source, scope)
         case tree.Join():
             return _join(compiler, source, scope)
     raise AssertionError(source)
@@ -54,8 +49,6 @@ def _source(compiler: Compiler, source: tree.Source, scope: Scope) -> tuple[str,
 def _join(compiler: Compiler, source: tree.Join, scope: Scope) -> tuple[str, list[str]]:
     from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate
 
-    if source.kind.endswith("APPLY"):
-        raise SqlError(102, f"Incorrect syntax near '{source.kind}': not known to the embedded server.", 15)
     left, conjuncts = _source(compiler, source.left, scope)
     right, more = _source(compiler, source.right, scope)
     right = f"({right})" if isinstance(source.right, tree.Join) else right
@@ -91,9 +84,6 @@ def _derived(compiler: Compiler, source: tree.DerivedSource, scope: Scope) -> tu
 
 
 def _named(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]]:
-    cte = _cte(compiler, source, scope)
-    if cte is not None:
-        return cte
     view = compiler.registry.view(source.name)
     if view is not None:
         return _view(compiler, view[0], view[1], source=source, scope=scope)
@@ -105,42 +95,13 @@ def _named(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[
     return _table(compiler, compiler.catalog.require(source.name), source, scope)
 
 
-def _cte(compiler: Compiler, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]] | None:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-
-    if len(source.name) > 1:
-        return None
-    name = compiler.catalog.fold(source.name[0])
-    for level in range(len(compiler.ctes) - 1, -1, -1):
-        if name in compiler.ctes[level]:
-            query, columns = compiler.ctes[level][name]
-            alias, kept = compiler.alias(), compiler.ctes
-            compiler.ctes = [*kept[:level], _before(kept[level], name)]
-            inner = select.query(compiler, query, scope.parent)
-            compiler.ctes = kept
-            scope.relations.append(derived(alias, source.alias or source.name[0], inner, columns))
-            return f"({inner.sql}) AS {alias}", []
-    return None
-
-
-def _before(ctes: dict[str, _T], name: str) -> dict[str, _T]:
-    """A CTE sees those that were defined before it."""
-    known = {}
-    for key, value in ctes.items():
-        if key == name:
-            break
-        known[key] = value
-    return known
-
-
 def _table(compiler: Compiler, table: Table, source: tree.TableSource, scope: Scope) -> tuple[str, list[str]]:
     alias = compiler.alias()
     relation = Relation(source.alias, (table.schema, table.name), [], table)
     relation.columns = table_columns(compiler, table, alias)
     scope.relations.append(relation)
     compiler.needs.reads_data = True
-    if not compiler.trusted:
-        compiler.needs.columns.setdefault(table.object_id, set())
+    compiler.needs.columns.setdefault(table.object_id, set())
     conjuncts = [_tally(compiler, table, alias)] if compiler.counting else []
     return f"{quote(table.storage)} AS {alias}", conjuncts
 
@@ -197,40 +158,3 @@ def _view(
     scope.relations.append(Relation(source.alias, key, columns))
     compiler.needs.views.add(key)
     return f"temp.{quote('.'.join(key))} AS {alias}", []
-
-
-def _function(compiler: Compiler, source: tree.FunctionSource, scope: Scope) -> tuple[str, list[str]]:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
-
-    found = _find_function(compiler, source.name)
-    if len(source.arguments) != len(found.parameters):
-        name = ".".join(source.name)
-        raise SqlError(
-            313, f"An insufficient number of arguments were supplied for the procedure or function {name}."
-        )
-    values = [value(compiler, a, scope) for a in source.arguments]
-    cast = {f"@{n.lower()}": compiler.cast(v, t) for (n, t), v in zip(found.parameters, values, strict=True)}
-    if found.check is not None:
-        compiler.needs.checks.append((found.check, "SELECT " + ", ".join(v.sql for v in cast.values())))
-    if found.permission is not None:
-        compiler.needs.columns.setdefault(found.permission, set())
-    (statement,) = parse(found.sql)
-    assert isinstance(statement, tree.QueryStatement)
-    compiler.macros.append(cast)
-    kept, compiler.trusted = compiler.trusted, True
-    inner = select.query(compiler, statement.query)
-    compiler.trusted = kept
-    compiler.macros.pop()
-    alias = compiler.alias()
-    scope.relations.append(derived(alias, source.alias or source.name[-1], inner))
-    return f"({inner.sql}) AS {alias}", []
-
-
-def _find_function(compiler: Compiler, name: tree.Name) -> TableFunction:
-    schema = name[-2] if len(name) > 1 else "dbo"
-    for resolver in compiler.registry.table_functions:
-        found = resolver(compiler.session, schema, name[-1])
-        if found is not None:
-            return found
-    raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.")

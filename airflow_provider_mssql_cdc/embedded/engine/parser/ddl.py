@@ -32,9 +32,6 @@ class Parser(PermissionParser):
             return self._alter()
         if verb == "DROP":
             return self._drop()
-        if verb == "TRUNCATE":
-            self.expect("TABLE")
-            return ddl_tree.Truncate(self.name())
         return self.permission(verb)
 
     def _create(self) -> tree.Statement:
@@ -119,14 +116,12 @@ class Parser(PermissionParser):
     def _table_element(
         self, columns: list[ddl_tree.ColumnDefinition], indexes: list[ddl_tree.IndexDefinition]
     ) -> None:
-        if self.at("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "INDEX"):
-            constraint = self._table_constraint()
-            if constraint is not None:
-                indexes.append(constraint)
+        if self.at("CONSTRAINT", "PRIMARY", "UNIQUE", "INDEX"):
+            indexes.append(self._table_constraint())
             return
         columns.append(self._column(indexes))
 
-    def _table_constraint(self) -> ddl_tree.IndexDefinition | None:
+    def _table_constraint(self) -> ddl_tree.IndexDefinition:
         name = self.identifier() if self.take("CONSTRAINT") else None
         if self.at("PRIMARY", "UNIQUE"):
             return self._key(name, ())
@@ -135,30 +130,7 @@ class Parser(PermissionParser):
             unique = self.take("UNIQUE")
             clustered = self._clustered()
             return ddl_tree.IndexDefinition(name, self._key_columns(), unique, clustered=clustered)
-        self._skip_constraint()
-        return None
-
-    def _skip_constraint(self) -> None:
-        """CHECK and FOREIGN KEY are accepted and not enforced."""
-        if self.take("CHECK"):
-            self._skip_parentheses()
-        elif self.take("FOREIGN", "KEY"):
-            self._skip_parentheses()
-            self._references()
-        elif self.at("REFERENCES"):
-            self._references()
-        else:
-            raise self.error()
-
-    def _references(self) -> None:
-        self.expect("REFERENCES")
-        self.name()
-        if self.at_operator("("):
-            self._skip_parentheses()
-        while self.take("ON"):
-            self.advance()
-            if not (self.take("NO", "ACTION") or self.take("SET", "NULL") or self.take("SET", "DEFAULT")):
-                self.expect("CASCADE")
+        raise self.error()
 
     def _clustered(self) -> bool | None:
         if self.take("CLUSTERED"):
@@ -219,8 +191,6 @@ class Parser(PermissionParser):
             indexes.append(self._key(name, ((str(values["name"]), False),)))
         elif self.take("COLLATE"):
             values["collation"] = self.identifier()
-        elif self.at("CHECK", "REFERENCES", "FOREIGN"):
-            self._skip_constraint()
         else:
             return self._rare_column_option(values)
         return True
@@ -280,8 +250,6 @@ class Parser(PermissionParser):
 
     def _alter_database(self) -> ddl_tree.AlterDatabase:
         name = "" if self.take("CURRENT") else self.identifier()
-        if self.take("COLLATE"):
-            return ddl_tree.AlterDatabase(name, ("COLLATE", self.identifier()))
         self.expect("SET")
         words = []
         while (
@@ -297,8 +265,6 @@ class Parser(PermissionParser):
 
     def _alter_table(self) -> ddl_tree.AlterTable:
         name = self.name()
-        if self.take("WITH"):
-            self.advance()
         if self.take("ADD"):
             columns: list[ddl_tree.ColumnDefinition] = []
             indexes: list[ddl_tree.IndexDefinition] = []
@@ -310,22 +276,16 @@ class Parser(PermissionParser):
             return ddl_tree.AlterTable(name, "alter", (self._column([]),))
         if self.take("DROP"):
             return self._alter_drop(name)
-        while self.token.kind != "end" and not self.at_operator(";"):
-            self.advance()
-        return ddl_tree.AlterTable(name, "accepted")
+        raise self.error()
 
     def _alter_drop(self, name: tree.Name) -> ddl_tree.AlterTable:
-        action = "drop column" if self.take("COLUMN") else "drop constraint"
-        if action == "drop constraint":
-            self.take("CONSTRAINT")
+        self.expect("COLUMN")
         self.take("IF", "EXISTS")
-        return ddl_tree.AlterTable(name, action, dropped=self.listed(self.identifier))
+        return ddl_tree.AlterTable(name, "drop column", dropped=self.listed(self.identifier))
 
     def _drop(self) -> ddl_tree.DropObject:
         kind = self.advance().upper
-        if kind == "SECURITY":
-            self.expect("POLICY")
+        if kind not in ("TABLE", "DATABASE", "USER", "ROLE", "LOGIN"):
+            raise self.error()
         if_exists = self.take("IF", "EXISTS")
-        names = self.listed(self.name)
-        table = self.name() if kind == "INDEX" and self.take("ON") else None
-        return ddl_tree.DropObject(kind, names, if_exists, table)
+        return ddl_tree.DropObject(kind, self.listed(self.name), if_exists)

@@ -48,7 +48,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterTable(Statement):
-    """``action``: add, alter, drop column, drop constraint, or accepted (nothing to do)."""
+    """``action``: add, alter, drop column."""
 
     name: Name
     action: str
@@ -65,17 +65,11 @@ class CreateIndex(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropObject(Statement):
-    """``kind``: TABLE, INDEX, DATABASE, SCHEMA, TYPE, USER, ROLE, LOGIN."""
+    """``kind``: TABLE, DATABASE, USER, ROLE, LOGIN."""
 
     kind: str
     names: tuple[Name, ...]
     if_exists: bool
-    table: Name | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate(Statement):
-    table: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ class CreateDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase(Statement):
-    """``option``: the words after SET, or ("COLLATE", name)."""
+    """``option``: the words after SET."""
 
     name: str
     option: tuple[str, ...]

@@ -23,11 +23,8 @@ _COMPARISONS = {
     "<=": "<=",
     ">": ">",
     ">=": ">=",
-    "!<": ">=",
-    "!>": "<=",
 }
 _CALLABLE_WORDS = frozenset({"LEFT", "RIGHT", "COALESCE", "NULLIF"})
-_NO_PARENTHESES = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
 
 
 class Cursor:
@@ -122,15 +119,7 @@ class Cursor:
         return -value if negative else value
 
     def type_name(self) -> tree.TypeName:
-        if self.take("NATIONAL"):
-            name: tree.Name = ("n" + self.identifier(),)
-        else:
-            name = (self.word(),) if self.at("DOUBLE") else self.name()
-        if len(name) == 1 and name[0].lower() in ("double", "char", "character", "nchar"):
-            if self.take("PRECISION"):
-                name = ("float",)
-            elif self.take("VARYING"):
-                name = ("nvarchar" if name[0].lower() == "nchar" else "varchar",)
+        name = self.name()
         if not self.at_operator("("):
             return tree.TypeName(name)
         return tree.TypeName(name, self.parenthesised(lambda: self.listed(self._type_argument)))
@@ -140,7 +129,7 @@ class Cursor:
 
 
 class ExpressionParser(Cursor):
-    """Expressions by precedence: OR, AND, NOT, comparison, + - & | ^, * / %, unary, COLLATE."""
+    """Expressions by precedence: OR, AND, NOT, comparison, + -, * / %, unary, COLLATE."""
 
     def query(self) -> tree.Query:
         raise NotImplementedError
@@ -173,9 +162,7 @@ class ExpressionParser(Cursor):
                 negated = self.take("NOT")
                 self.expect("NULL")
                 left = tree.IsNull(left, negated)
-            elif self.at("IN", "LIKE", "BETWEEN") or (
-                self.at("NOT") and self.peek().upper in ("IN", "LIKE", "BETWEEN")
-            ):
+            elif self.at("IN", "BETWEEN") or (self.at("NOT") and self.peek().upper in ("IN", "BETWEEN")):
                 left = self._set_predicate(left, negated=self.take("NOT"))
             else:
                 return left
@@ -183,9 +170,6 @@ class ExpressionParser(Cursor):
     def _set_predicate(self, left: tree.Expression, *, negated: bool) -> tree.Expression:
         if self.take("IN"):
             return tree.InList(left, self.parenthesised(self._in_items), negated)
-        if self.take("LIKE"):
-            pattern = self._sum()
-            return tree.Like(left, pattern, self._sum() if self.take("ESCAPE") else None, negated)
         self.expect("BETWEEN")
         low = self._sum()
         self.expect("AND")
@@ -193,11 +177,11 @@ class ExpressionParser(Cursor):
         return tree.Unary("NOT", both) if negated else both
 
     def _in_items(self) -> tuple[tree.Expression, ...] | tree.Query:
-        return self.query() if self.at("SELECT", "WITH") else self.listed(self.expression)
+        return self.query() if self.at("SELECT") else self.listed(self.expression)
 
     def _sum(self) -> tree.Expression:
         left = self._product()
-        while self.at_operator("+", "-", "&", "|", "^"):
+        while self.at_operator("+", "-"):
             left = tree.Binary(self.advance().text, left, self._product())
         return left
 
@@ -208,7 +192,7 @@ class ExpressionParser(Cursor):
         return left
 
     def _unary(self) -> tree.Expression:
-        if self.at_operator("-", "+", "~"):
+        if self.at_operator("-", "+"):
             operator = self.advance().text
             return tree.Unary(operator, self._unary())
         return self._postfix(self._primary())
@@ -232,14 +216,12 @@ class ExpressionParser(Cursor):
             self._questions += 1
             return tree.Variable(f"?{self._questions}")
         if self.take_operator("("):
-            inner = tree.Scalar(self.query()) if self.at("SELECT", "WITH") else self.expression()
+            inner = tree.Scalar(self.query()) if self.at("SELECT") else self.expression()
             self.expect_operator(")")
             return inner
         if self.at_operator("*"):
             self.advance()
             return tree.Star()
-        if self.take_operator("{"):
-            return self._escape_clause()
         return self._word()
 
     def _literal(self, token: Token) -> tree.Literal:
@@ -250,18 +232,6 @@ class ExpressionParser(Cursor):
             {"string": "varchar", "nstring": "nvarchar", "hex": "binary"}[token.kind], token.text
         )
 
-    def _escape_clause(self) -> tree.Expression:
-        """ODBC's ``{fn f(x)}``, ``{ts '…'}``, ``{d '…'}``, ``{t '…'}``."""
-        if self.take("FN"):
-            inner = self.expression()
-        else:
-            kind = {"D": "date", "T": "time", "TS": "datetime"}.get(self.advance().text.upper())
-            if kind is None:
-                raise self.error()
-            inner = tree.Cast(self._primary(), tree.TypeName((kind,)))
-        self.expect_operator("}")
-        return inner
-
     def _word(self) -> tree.Expression:
         if self.take("NULL"):
             return tree.Literal("null", "NULL")
@@ -270,12 +240,8 @@ class ExpressionParser(Cursor):
         if self.at("EXISTS") and self.peek().text == "(":
             self.advance()
             return tree.Exists(self.parenthesised(self.query))
-        if self.at("CAST", "TRY_CAST") and self.peek().text == "(":
-            return self._cast(lenient=self.advance().upper == "TRY_CAST")
-        if self.at("CONVERT", "TRY_CONVERT") and self.peek().text == "(":
-            return self._convert(lenient=self.advance().upper == "TRY_CONVERT")
-        if self.at(*_NO_PARENTHESES):
-            return tree.Call((self.advance().text,), ())
+        if self.at("CAST", "CONVERT") and self.peek().text == "(":
+            return self._cast() if self.advance().upper == "CAST" else self._convert()
         if self.at(*_CALLABLE_WORDS) and self.peek().text == "(":
             return self._call((self.advance().text,))
         return self._name_or_call()
@@ -299,9 +265,7 @@ class ExpressionParser(Cursor):
         return tree.Call(name, arguments, distinct, over)
 
     def _over(self) -> tree.Over:
-        partition = self.listed(self.expression) if self.take("PARTITION", "BY") else ()
-        order = self.listed(self.order_item) if self.take("ORDER", "BY") else ()
-        return tree.Over(partition, order)
+        return tree.Over(self.listed(self.order_item) if self.take("ORDER", "BY") else ())
 
     def order_item(self) -> tree.OrderItem:
         expression = self.expression()
@@ -321,19 +285,19 @@ class ExpressionParser(Cursor):
         self.expect("END")
         return tree.Case(operand, tuple(whens), default)
 
-    def _cast(self, *, lenient: bool) -> tree.Cast:
+    def _cast(self) -> tree.Cast:
         self.expect_operator("(")
         operand = self.expression()
         self.expect("AS")
-        cast = tree.Cast(operand, self.type_name(), None, lenient)
+        cast = tree.Cast(operand, self.type_name())
         self.expect_operator(")")
         return cast
 
-    def _convert(self, *, lenient: bool) -> tree.Cast:
+    def _convert(self) -> tree.Cast:
         self.expect_operator("(")
         target = self.type_name()
         self.expect_operator(",")
         operand = self.expression()
         style = self.expression() if self.take_operator(",") else None
         self.expect_operator(")")
-        return tree.Cast(operand, target, style, lenient)
+        return tree.Cast(operand, target, style)

@@ -8,7 +8,7 @@ from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.queries import QueryParser
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
-_DDL = ("CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "DENY", "REVOKE")
+_DDL = ("CREATE", "ALTER", "DROP", "GRANT", "DENY", "REVOKE")
 
 
 class StatementParser(QueryParser):
@@ -21,22 +21,22 @@ class StatementParser(QueryParser):
                 continue
             if statements and isinstance(statements[0], ddl_tree.CreateSchema):
                 raise self.error()  # it is a batch of its own
-            statements.append(self.statement(first=not statements))
+            statements.append(self.statement())
             if len(statements) > 1 and isinstance(statements[-1], ddl_tree.CreateSchema):
                 raise SqlError(111, "'CREATE SCHEMA' must be the first statement in a query batch.", 15)
         return tuple(statements)
 
-    def statement(self, *, first: bool = False) -> tree.Statement:
+    def statement(self) -> tree.Statement:
         start = self.token.start
-        parsed = self._statement(first=first)
+        parsed = self._statement()
         end = self._tokens[self._index - 1].end
         return replace(parsed, text=self.sql[start:end])
 
     def ddl(self) -> tree.Statement:
         raise NotImplementedError
 
-    def _statement(self, *, first: bool) -> tree.Statement:
-        if self.at("SELECT", "WITH") or self.at_operator("("):
+    def _statement(self) -> tree.Statement:
+        if self.at("SELECT"):
             return tree.QueryStatement(self.query())
         if self.at(*_DDL):
             return self.ddl()
@@ -50,16 +50,13 @@ class StatementParser(QueryParser):
             "WHILE": self._while,
             "EXEC": self._execute,
             "EXECUTE": self._execute,
-            "WAITFOR": self._wait_for,
-            "RAISERROR": self._raise_error,
-            "THROW": self._throw,
         }.get(self.token.upper)
         if simple is not None:
             self.advance()
             return simple()
-        return self._short_statement(first=first)
+        return self._short_statement()
 
-    def _short_statement(self, *, first: bool) -> tree.Statement:
+    def _short_statement(self) -> tree.Statement:
         if self.take("BEGIN"):
             if self.at("TRAN", "TRANSACTION"):
                 return self._transaction("BEGIN")
@@ -68,10 +65,6 @@ class StatementParser(QueryParser):
             return self._transaction(self.advance().upper)
         if self.take("USE"):
             return tree.Use(self.identifier())
-        if self.take("PRINT"):
-            return tree.Print(self.expression())
-        if first and self.token.kind in ("word", "name"):
-            return self._execute()
         raise self.error()
 
     def _transaction(self, action: str) -> tree.Transaction:
@@ -101,47 +94,30 @@ class StatementParser(QueryParser):
     def _insert(self) -> tree.Insert:
         self.take("INTO")
         table = self.name()
-        self._hints()
         columns: tuple[str, ...] = ()
-        if self.at_operator("(") and not self._opens_query():
+        if self.at_operator("("):
             columns = self.parenthesised(lambda: self.listed(self.identifier))
-        if self.take("DEFAULT", "VALUES"):
-            return tree.Insert(table, columns, None)
         if self.take("VALUES"):
             return tree.Insert(table, columns, tree.Query(self.values()))
-        if self.take("EXEC") or self.take("EXECUTE"):
-            return tree.Insert(table, columns, self._execute())
         return tree.Insert(table, columns, self.query())
 
     def _update(self) -> tree.Update:
-        top = self.top()
         target = self.name()
-        self._hints()
         self.expect("SET")
         assignments = self.listed(self._assignment)
-        source = self.sources() if self.take("FROM") else None
         where = self.expression() if self.take("WHERE") else None
-        self._query_options()
-        return tree.Update(target, assignments, source, where, top)
+        return tree.Update(target, assignments, where)
 
     def _assignment(self) -> tuple[str, tree.Expression]:
         column = self.name()
-        if self.at_operator("+", "-", "*", "/") and self.peek().text == "=":
-            operator = self.advance().text
-            self.advance()
-            return column[-1], tree.Binary(operator, tree.ColumnName(column), self.expression())
         self.expect_operator("=")
-        return column[-1], self.value_or_default()
+        return column[-1], self.expression()
 
     def _delete(self) -> tree.Delete:
-        top = self.top()
         self.take("FROM")
         target = self.name()
-        self._hints()
-        source = self.sources() if self.take("FROM") else None
         where = self.expression() if self.take("WHERE") else None
-        self._query_options()
-        return tree.Delete(target, source, where, top)
+        return tree.Delete(target, where)
 
     def _declare(self) -> tree.Declare:
         return tree.Declare(self.listed(self._declaration))
@@ -159,10 +135,6 @@ class StatementParser(QueryParser):
     def _set(self) -> tree.Statement:
         if self.token.kind == "variable":
             name = self._variable_name()
-            if self.at_operator("+", "-", "*", "/"):
-                operator = self.advance().text
-                self.expect_operator("=")
-                return tree.SetVariable(name, tree.Binary(operator, tree.Variable(name), self.expression()))
             self.expect_operator("=")
             return tree.SetVariable(name, self.expression())
         if self.take("TRANSACTION", "ISOLATION", "LEVEL"):
@@ -174,9 +146,6 @@ class StatementParser(QueryParser):
 
     def _set_option(self) -> tree.Statement:
         name = self.word().upper()
-        if name == "IDENTITY_INSERT":
-            table = self.name()
-            return tree.SetOption(name, (self.advance().upper, *table))
         if self.at_operator(","):
             return tree.Block(tuple(self._several_options(name)))
         if name == "STATISTICS":
@@ -192,11 +161,6 @@ class StatementParser(QueryParser):
         return [tree.SetOption(each, value, text=f"SET {each} {value[0]}") for each in names]
 
     def _execute(self) -> tree.Execute:
-        if self.at_operator("("):
-            return tree.Execute((), (), self.parenthesised(self.expression))
-        if self.token.kind == "variable" and self.peek().text == "=":
-            self.advance()
-            self.advance()
         procedure = self.name()
         arguments = self.listed(self._argument) if self._at_argument() else ()
         return tree.Execute(procedure, arguments)
@@ -205,38 +169,16 @@ class StatementParser(QueryParser):
         kind = self.token.kind
         if kind in ("variable", "string", "nstring", "hex", "number") or self.at_operator("-", "?"):
             return True
-        return self.at("NULL", "DEFAULT")
+        return self.at("NULL")
 
     def _argument(self) -> tuple[str | None, tree.Expression, bool]:
         name = None
         if self.token.kind == "variable" and self.peek().text == "=":
             name = self.advance().text.lower()
             self.advance()
-        value: tree.Expression
-        if self.token.kind == "word" and not self.at("NULL", "DEFAULT"):
-            value = tree.Literal("nvarchar", self.advance().text)
-        else:
-            value = self.value_or_default() if self.at("DEFAULT") else self._unary()
+        value = self._unary()
         output = self.take("OUTPUT") or self.take("OUT")
         return name, value, output
-
-    def _wait_for(self) -> tree.WaitFor:
-        self.expect("DELAY")
-        return tree.WaitFor(self._primary())
-
-    def _throw(self) -> tree.Throw:
-        number = self.expression()
-        self.expect_operator(",")
-        message = self.expression()
-        self.expect_operator(",")
-        self.expression()
-        return tree.Throw(number, message)
-
-    def _raise_error(self) -> tree.Throw:
-        self.expect_operator("(")
-        message = self.listed(self.expression)[0]
-        self.expect_operator(")")
-        return tree.Throw(tree.Literal("integer", "50000"), message)
 
 
 class PermissionParser(StatementParser):

@@ -73,14 +73,6 @@ class InList(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Like(Expression):
-    operand: Expression
-    pattern: Expression
-    escape: Expression | None
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Exists(Expression):
     query: Query
 
@@ -101,12 +93,11 @@ class Case(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """CAST, CONVERT and their TRY forms."""
+    """CAST and CONVERT."""
 
     operand: Expression
     type: TypeName
     style: Expression | None = None
-    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +114,6 @@ class AtTimeZone(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    partition: tuple[Expression, ...]
     order: tuple[OrderItem, ...]
 
 
@@ -145,7 +135,6 @@ class OrderItem:
 class SelectItem:
     expression: Expression
     alias: str | None = None
-    variable: str | None = None
 
 
 class Source:
@@ -155,14 +144,6 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class TableSource(Source):
     name: Name
-    alias: str | None
-    hints: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSource(Source):
-    name: Name
-    arguments: tuple[Expression, ...]
     alias: str | None
 
 
@@ -175,7 +156,7 @@ class DerivedSource(Source):
 
 @dataclass(frozen=True, slots=True)
 class Join(Source):
-    """``kind``: INNER, LEFT, RIGHT, FULL, CROSS, CROSS APPLY, OUTER APPLY."""
+    """``kind``: INNER, LEFT, CROSS."""
 
     kind: str
     left: Source
@@ -191,8 +172,6 @@ class Select:
     source: Source | None = None
     where: Expression | None = None
     group: tuple[Expression, ...] = ()
-    having: Expression | None = None
-    into: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +181,17 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """``operator``: UNION, UNION ALL, EXCEPT, INTERSECT."""
+    """``operator``: UNION, UNION ALL, EXCEPT."""
 
     operator: str
-    left: Query | Select | Union
-    right: Query | Select | Union
+    left: Select | Union
+    right: Select | Union
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    body: Query | Select | Union | Values
+    body: Select | Union | Values
     order: tuple[OrderItem, ...] = ()
-    offset: Expression | None = None
-    fetch: Expression | None = None
-    ctes: tuple[tuple[str, tuple[str, ...], Query], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,24 +208,20 @@ class QueryStatement(Statement):
 class Insert(Statement):
     table: Name
     columns: tuple[str, ...]
-    source: Query | Execute | None
+    source: Query
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Statement):
     target: Name
     assignments: tuple[tuple[str, Expression], ...]
-    source: Source | None
     where: Expression | None
-    top: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete(Statement):
     target: Name
-    source: Source | None
     where: Expression | None
-    top: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,20 +279,3 @@ class Execute(Statement):
 
     procedure: Name
     arguments: tuple[tuple[str | None, Expression, bool], ...]
-    sql: Expression | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Print(Statement):
-    value: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class Throw(Statement):
-    number: Expression
-    message: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class WaitFor(Statement):
-    delay: Expression

@@ -1,4 +1,4 @@
-"""Statements that steer: variables, SET, transactions, USE, WAITFOR, PRINT, errors, dynamic SQL."""
+"""Statements that steer: variables, SET, transactions, USE; sp_executesql."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine.compile.server_functions import OPTION_BITS
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
-from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
 from airflow_provider_mssql_cdc.embedded.seam import (
     Message,
@@ -42,22 +41,7 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
         case tree.Use():
             session.use(statement.database)
             yield Message(5701, f"Changed database context to '{session.database}'.")
-        case tree.Print():
-            _, text = _as_text(session, statement.value)
-            yield Message(0, text or "")
-        case tree.Throw():
-            _, number = execution.scalar(session, statement.number)
-            raise SqlError(int(number), str(_as_text(session, statement.message)[1]))
-        case tree.WaitFor():
-            _, text = _as_text(session, statement.delay)
-            session.wait(moments.parse(str(text), "time").units % moments.DAY / moments.SECOND)
     yield RowCount(None)
-
-
-def _as_text(session: Session, node: tree.Expression) -> tuple[SqlType, Any]:
-    from airflow_provider_mssql_cdc.embedded.engine.run import execution
-
-    return execution.scalar(session, tree.Cast(node, tree.TypeName(("nvarchar",), (4000,))))
 
 
 def _declare(session: Session, statement: tree.Declare) -> None:
@@ -98,9 +82,6 @@ def _set_option(session: Session, statement: tree.SetOption) -> None:
         session.date_format = "mdy" if value[0].lower() == "us_english" else "dmy"
     elif name == "DATEFORMAT":
         session.date_format = value[0].lower()
-    elif name == "IDENTITY_INSERT":
-        table = session.catalog().require(tuple(value[1:]))
-        session.identity_insert = table.object_id if value[0] == "ON" else None
     elif name in OPTION_BITS:
         (session.options.add if value[0].upper() == "ON" else session.options.discard)(name)
 
@@ -126,52 +107,6 @@ def create_database(session: Session, node: ddl_tree.CreateDatabase) -> None:
     if not session.is_sysadmin:
         raise SqlError(262, "CREATE DATABASE permission denied in database 'master'.", 14)
     session.engine.create_database(node.name, node.collation)
-
-
-def select_into(session: Session, query: tree.Query, body: tree.Select) -> int:
-    """SELECT … INTO: a table of the result's columns, then its rows."""
-    from dataclasses import replace
-
-    from airflow_provider_mssql_cdc.embedded.engine.run import definitions, execution, runner
-
-    assert body.into is not None
-    plain = replace(query, body=replace(body, into=None))
-    ready, _, cursor = execution.open_query(session, plain, ("into", plain))
-    cursor.close()
-    session.active = None
-    columns = tuple(
-        ddl_tree.ColumnDefinition(c.name, _type_name(c.type), c.nullable, collation=c.type.collation)
-        for c in ready.columns
-    )
-    with session.write():
-        definitions.create_table(session, ddl_tree.CreateTable(body.into, columns, ()))
-        names = tuple(c.name for c in columns)
-        insert = tree.Insert(body.into, names, plain, text=f"INSERT INTO {body.into} {plain}")
-        return runner.change(session, insert)
-
-
-def _type_name(type_: SqlType) -> tree.TypeName:
-    spelled = types.spelled(type_)
-    name, _, rest = spelled.partition("(")
-    arguments = tuple(-1 if a == "max" else int(a) for a in rest.rstrip(")").split(",")) if rest else ()
-    return tree.TypeName((name,), arguments)
-
-
-def insert_execute(session: Session, statement: tree.Insert) -> int:
-    """INSERT … EXEC: the rows of the procedure's results."""
-    from airflow_provider_mssql_cdc.embedded.engine.run import runner
-    from airflow_provider_mssql_cdc.embedded.engine.run.results import python_rows
-
-    assert isinstance(statement.source, tree.Execute)
-    rows = []
-    for outcome in runner.run(session, statement.source):
-        if isinstance(outcome, ResultSet):
-            rows += python_rows(outcome)
-    if not rows:
-        return 0
-    marks = ", ".join("?" * len(rows[0]))
-    head = statement.text[: statement.text.upper().rindex("EXEC")]
-    return session.executemany(f"{head} VALUES ({marks})", rows)
 
 
 def execute_sql(session: Session, parameters: Sequence[Parameter]) -> Iterator[Outcome]:

@@ -10,7 +10,6 @@ from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions, tables
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Table
-from airflow_provider_mssql_cdc.embedded.engine.values import collations
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
@@ -32,8 +31,7 @@ def create_table(session: Session, node: ddl_tree.CreateTable) -> None:
             if catalog.column(table, definition.name) is not None:
                 raise SqlError(
                     2705,
-                    "Column names in each table must be unique. Column name "
-                    f"'{definition.name}' in "
+                    f"Column names in each table must be unique. Column name '{definition.name}' in "
                     f"table '{name}' is specified more than once.",
                 )
             column = tables.column_of(compiler, definition, table)
@@ -42,7 +40,6 @@ def create_table(session: Session, node: ddl_tree.CreateTable) -> None:
         for column in table.columns:
             column.storage = ""
         _add_indexes(catalog, table, node.indexes)
-        table.created = tables.now_datetime()
         tables.settle(table)
         catalog.add_table(table)
         tables.build(write, catalog, table)
@@ -66,8 +63,7 @@ def _schema(catalog: Catalog, name: tree.Name) -> str:
         raise SqlError(
             2760,
             f'The specified schema name "{wanted}" either does not exist or you '
-            "do not have permission "
-            "to use it.",
+            "do not have permission to use it.",
         )
     return found
 
@@ -96,16 +92,13 @@ def _editable(session: Session, write: WriteTransaction, name: tree.Name) -> tup
         raise SqlError(
             4902,
             f'Cannot find the object "{".".join(name)}" because it does not '
-            "exist or you do not have "
-            "permissions.",
+            "exist or you do not have permissions.",
         )
     return catalog, table
 
 
 def alter_table(session: Session, node: ddl_tree.AlterTable) -> None:
-    """ADD, ALTER COLUMN, DROP COLUMN, ADD and DROP CONSTRAINT."""
-    if node.action == "accepted":
-        return
+    """ADD, ALTER COLUMN, DROP COLUMN."""
     with session.write() as write:
         catalog, table = _editable(session, write, node.name)
         values: dict[str, str] = {}
@@ -113,10 +106,8 @@ def alter_table(session: Session, node: ddl_tree.AlterTable) -> None:
             _add(session, catalog, table, node=node, values=values)
         elif node.action == "alter":
             _alter_column(session, write, catalog, table=table, node=node, values=values)
-        elif node.action == "drop column":
-            _drop_columns(catalog, table, node.dropped)
         else:
-            _drop_constraints(catalog, table, node.dropped)
+            _drop_columns(catalog, table, node.dropped)
         tables.settle(table)
         tables.rebuild(write, catalog, table, values)
         write.save_catalog(catalog)
@@ -166,7 +157,7 @@ def _alter_column(
     if changed.type != column.type:
         call = converter(column.type, changed.type, assign=True)
         if call is not None:
-            key = (column.type, changed.type, None, True, False)
+            key = (column.type, changed.type, None, True)
             values[column.name] = compiler.function(key, call, quote(column.storage))
     column.type, column.nullable, column.alias = changed.type, changed.nullable, changed.alias
     write.link.know_functions(compiler.needs.functions)
@@ -181,16 +172,8 @@ def _drop_columns(catalog: Catalog, table: Table, names: tuple[str, ...]) -> Non
         table.columns.remove(column)
 
 
-def _drop_constraints(catalog: Catalog, table: Table, names: tuple[str, ...]) -> None:
-    for name in names:
-        found = [i for i in table.indexes if catalog.fold(i.name) == catalog.fold(name)]
-        if not found:
-            raise SqlError(3728, f"'{name}' is not a constraint.")
-        table.indexes.remove(found[0])
-
-
 def drop(session: Session, node: ddl_tree.DropObject) -> None:
-    """DROP TABLE, INDEX, SCHEMA, TYPE, USER, ROLE, LOGIN, DATABASE."""
+    """DROP TABLE, USER, ROLE, LOGIN, DATABASE."""
     if node.kind == "DATABASE":
         for name in node.names:
             session.engine.drop_database(name[-1], if_exists=node.if_exists)
@@ -204,10 +187,8 @@ def drop(session: Session, node: ddl_tree.DropObject) -> None:
         for name in node.names:
             if node.kind == "TABLE":
                 _drop_table(session, write, node, name)
-            elif node.kind == "INDEX":
-                _drop_index(session, write, node, name)
             else:
-                _drop_other(write, node, name)
+                _drop_principal(write, node, name)
 
 
 def _drop_table(
@@ -219,8 +200,7 @@ def _drop_table(
             return
         raise SqlError(
             3701,
-            f"Cannot drop the table '{'.'.join(name)}', because it does not "
-            "exist or you do not have "
+            f"Cannot drop the table '{'.'.join(name)}', because it does not exist or you do not have "
             "permission.",
             11,
             5,
@@ -229,88 +209,19 @@ def _drop_table(
     tables.drop_table(write, table.schema, table.name)
 
 
-def _drop_index(
-    session: Session, write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name
-) -> None:
-    table_name = node.table or name[:-1]
-    catalog, table = _editable(session, write, table_name)
-    found = [i for i in table.indexes if catalog.fold(i.name) == catalog.fold(name[-1])]
-    if not found:
-        if node.if_exists:
-            return
-        raise SqlError(
-            3701,
-            f"Cannot drop the index '{'.'.join(name)}', because it does not "
-            "exist or you do not have "
-            "permission.",
-            11,
-            7,
-        )
-    if found[0].constraint:
-        raise SqlError(
-            3723,
-            f"An explicit DROP INDEX is not allowed on index '{name[-1]}'. It "
-            "is being used for PRIMARY "
-            "KEY or UNIQUE KEY constraint enforcement.",
-        )
-    table.indexes.remove(found[0])
-    tables.settle(table)
-    tables.rebuild(write, catalog, table, {})
-    write.save_catalog(catalog)
-    session.changed(write, "drop index", table, node.text)
-
-
-def _drop_other(write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name) -> None:
+def _drop_principal(write: WriteTransaction, node: ddl_tree.DropObject, name: tree.Name) -> None:
     catalog = write.edit_catalog()
     folded = catalog.fold(name[-1])
-    if node.kind == "SCHEMA":
-        found = catalog.schema_name(name[-1])
-        if found is not None and any(t.schema == found for t in catalog.tables.values()):
-            raise SqlError(3729, f"Cannot drop schema '{found}' because it is being referenced by an object.")
-        missing = catalog.schemas.pop(found or "", None) is None
-    elif node.kind == "TYPE":
-        schema = name[-2] if len(name) > 1 else "dbo"
-        missing = catalog.aliases.pop((catalog.fold(schema), folded), None) is None
-    elif node.kind == "SECURITY":
-        kept = [p for p in catalog.policies if catalog.fold(p[1]) != folded]
-        missing, catalog.policies = len(kept) == len(catalog.policies), kept
-    else:
-        missing = catalog.principals.pop(folded, None) is None
-        catalog.members = {m for m in catalog.members if folded not in m}
-        catalog.grants = [g for g in catalog.grants if g.principal != folded]
+    missing = catalog.principals.pop(folded, None) is None
+    catalog.members = {m for m in catalog.members if folded not in m}
+    catalog.grants = [g for g in catalog.grants if g.principal != folded]
     if missing and not node.if_exists:
         raise SqlError(
             15151,
-            f"Cannot drop the {node.kind.lower()} '{name[-1]}', because it "
-            "does not exist or you do "
+            f"Cannot drop the {node.kind.lower()} '{name[-1]}', because it does not exist or you do "
             "not have permission.",
         )
     write.save_catalog(catalog)
-
-
-def truncate(session: Session, node: ddl_tree.Truncate) -> None:
-    """Errors 4701, 4711 (a table tracked by CDC)."""
-    with session.write() as write:
-        catalog = write.catalog()
-        table = catalog.resolve(node.table)
-        if table is None:
-            raise SqlError(
-                4701,
-                f'Cannot find the object "{node.table[-1]}" because it does not '
-                "exist or you do not "
-                "have permissions.",
-            )
-        permissions.require_ddl(session, catalog, "TRUNCATE TABLE")
-        if table.tracked_by_cdc:
-            raise SqlError(
-                4711,
-                f"Cannot truncate table '{table.full_name}' because it is "
-                "published for replication or "
-                "enabled for Change Data Capture.",
-            )
-        write.connection.execute(f"DELETE FROM {quote(table.storage)}")
-        write.database.identities.pop(table.object_id, None)
-        session.changed(write, "truncate table", table, node.text)
 
 
 def create_schema(session: Session, node: ddl_tree.CreateSchema) -> None:
@@ -347,13 +258,12 @@ def create_policy(session: Session, node: ddl_tree.CreateSecurityPolicy) -> None
 
 
 def alter_database(session: Session, node: ddl_tree.AlterDatabase) -> None:
-    """SET ALLOW_SNAPSHOT_ISOLATION, READ_COMMITTED_SNAPSHOT, COLLATE; other options are accepted."""
+    """SET ALLOW_SNAPSHOT_ISOLATION or READ_COMMITTED_SNAPSHOT. Error 5058 for another option."""
     database = session.engine.find_database(node.name or session.database)
     if database is None:
         raise SqlError(
             5011,
-            f"User does not have permission to alter database '{node.name}', "
-            "the database does not "
+            f"User does not have permission to alter database '{node.name}', the database does not "
             "exist, or the database is not in a state that allows access checks.",
             14,
             5,
@@ -362,10 +272,10 @@ def alter_database(session: Session, node: ddl_tree.AlterDatabase) -> None:
         catalog = write.edit_catalog()
         permissions.require_ddl(session, catalog, "ALTER DATABASE")
         option, value = node.option[0], node.option[-1]
-        if option == "COLLATE":
-            catalog.collation = collations.collation(value).name
-        elif option == "ALLOW_SNAPSHOT_ISOLATION":
+        if option == "ALLOW_SNAPSHOT_ISOLATION":
             catalog.snapshot_isolation = value == "ON"
         elif option == "READ_COMMITTED_SNAPSHOT":
             catalog.read_committed_snapshot = value == "ON"
+        else:
+            raise SqlError(5058, f"Option '{option}' cannot be set in the embedded server.")
         write.save_catalog(catalog)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,8 @@ from typing import Any
 from airflow_provider_mssql_cdc.embedded.engine.compile.clock_functions import now_units
 from airflow_provider_mssql_cdc.embedded.engine.run import procedures
 from airflow_provider_mssql_cdc.embedded.engine.run.registry import (
-    Columns,
     Hooks,
     Registry,
-    TableFunction,
-    View,
 )
 from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
 from airflow_provider_mssql_cdc.embedded.engine.run.storage import Database, Link, Reads
@@ -99,12 +96,6 @@ class Engine:
     ) -> None:
         self.registry.add_scalar(name, call, returns, parameters, constant=constant)
 
-    def register_table_function(self, resolver: Callable[..., TableFunction | None]) -> None:
-        self.registry.table_functions.append(resolver)
-
-    def register_view(self, schema: str, name: str, *, columns: Columns, rows: Callable[..., Any]) -> None:
-        self.registry.add_view(schema, name, View(columns, rows))
-
     def count_reads(self) -> Reads:
         """A context that records how many rows each statement visits."""
         return Reads(self)
@@ -138,8 +129,7 @@ class Engine:
                     return
                 raise SqlError(
                     3701,
-                    f"Cannot drop the database '{name}', because it does not "
-                    "exist or you do not have "
+                    f"Cannot drop the database '{name}', because it does not exist or you do not have "
                     "permission.",
                     11,
                 )
@@ -160,9 +150,6 @@ class Engine:
         """(name, database), by database_id."""
         databases = self._databases if replica is None else self._replicas[replica]
         return [(self.catalog_of(d).name, d) for d in databases.values()]
-
-    def database_name(self, database_id: int) -> str | None:
-        return next((n for n, d in self.databases_of() if d.database_id == database_id), None)
 
     def catalog_of(self, database: Database) -> Catalog:
         """The last committed catalog of a database."""
@@ -257,10 +244,6 @@ class Engine:
         finally:
             database.give(source)
             copy.give(target)
-
-    def sessions_now(self) -> Iterator[Session]:
-        """The sessions of clients."""
-        return (s for s in list(self.sessions) if not s.internal)
 
     def close(self) -> None:
         for session in list(self.sessions):

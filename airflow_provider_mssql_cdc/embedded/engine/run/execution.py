@@ -35,7 +35,7 @@ def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Comp
     """A compiled statement, from the cache if the same was compiled against this catalog before."""
     counting = bool(session.engine.counters)
     variables = {name: type_ for name, (type_, _) in session.variables.items()}
-    full = (key, catalog.version, tuple(variables.items()), counting, session.identity_insert)
+    full = (key, catalog.version, tuple(variables.items()), counting)
     found = session.engine.cache.get(full)
     if found is None:
         compiler = Compiler(session.engine.registry, catalog, variables, session=session, counting=counting)
@@ -48,7 +48,7 @@ def compiled(session: Session, catalog: Catalog, key: Any, build: Callable[[Comp
 def build_query(query: tree.Query) -> Callable[[Compiler], Compiled]:
     def build(compiler: Compiler) -> Compiled:
         inner = select.query(compiler, query)
-        return Compiled(inner.sql, compiler.needs, inner.columns, inner.variables)
+        return Compiled(inner.sql, compiler.needs, inner.columns)
 
     return build
 
@@ -85,8 +85,7 @@ def snapshot_refused(catalog: Catalog) -> SqlError:
     return SqlError(
         3952,
         f"Snapshot isolation transaction failed accessing database '{catalog.name}' because "
-        "snapshot isolation is not "
-        "allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+        "snapshot isolation is not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
     )
 
 
@@ -102,8 +101,6 @@ def start(session: Session, link: Link, catalog: Catalog, *, ready: Compiled) ->
     session.active, link.reads, link.error = link, {}, None
     cursor = link.connection.cursor()
     try:
-        for check, sql in needs.checks:
-            check(session, *link.connection.execute(sql, values).fetchone())
         return cursor.execute(ready.sql, values)
     except sqlite3.Error as exc:
         session.active = None
@@ -236,8 +233,7 @@ def _insert(session: Session, statement: tree.Insert, rows: Iterable[Sequence[An
         compiler = Compiler(session.engine.registry, catalog, {})
         table = catalog.require(statement.table)
         permissions.require(session, catalog, "INSERT", table=table)
-        allowed = table.object_id == session.identity_insert
-        columns = dml.target_columns(compiler, table, statement.columns, identity_insert=allowed)
+        columns = dml.target_columns(compiler, table, statement.columns)
         more = dml.generated(compiler, table, columns)
         names = ", ".join(quote(c.storage) for c in [*columns, *(c for c, _ in more)])
         marks = ", ".join(["?"] * len(columns) + [sql for _, sql in more])

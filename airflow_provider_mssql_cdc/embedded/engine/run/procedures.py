@@ -27,8 +27,7 @@ def _space_used(session: Session, arguments: dict[str, Parameter]) -> Iterator[R
     if table is None or not permissions.visible(session, catalog, table):
         raise SqlError(
             15009,
-            f"The object '{text}' does not exist in database "
-            f"'{session.database}' or is invalid for "
+            f"The object '{text}' does not exist in database '{session.database}' or is invalid for "
             "this operation.",
         )
     rows = count_rows(session, table)

@@ -33,20 +33,6 @@ class ScalarFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFunction:
-    """``sql`` is a query over ``@name`` of the parameters, read with the owner's rights.
-
-    ``check(session, *stored values)`` runs before the statement. ``permission``: object id of a table on
-    which the caller needs SELECT.
-    """
-
-    parameters: tuple[tuple[str, SqlType], ...]
-    sql: str
-    check: Callable[..., None] | None = None
-    permission: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """``rows(session)`` gives stored values; ``cached``: they change with the catalog only."""
 
@@ -79,7 +65,6 @@ class Registry:
 
     pool: FunctionPool = field(default_factory=FunctionPool)
     hooks: Hooks = field(default_factory=Hooks)
-    table_functions: list[Callable[..., TableFunction | None]] = field(default_factory=list)
     views: dict[tuple[str, str], View] = field(default_factory=dict)
     _procedures: dict[str, Procedure] = field(default_factory=dict)
     _scalars: dict[str, ScalarFunction] = field(default_factory=dict)

@@ -10,7 +10,6 @@ from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.embedded.engine.compile import dml
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiled, Compiler
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
-from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse
 from airflow_provider_mssql_cdc.embedded.engine.run import (
     control,
     definitions,
@@ -30,7 +29,6 @@ from airflow_provider_mssql_cdc.embedded.seam import (
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
-    from airflow_provider_mssql_cdc.embedded.engine.run.storage import Link
     from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Table
 
 
@@ -80,7 +78,6 @@ _DEFINITIONS: dict[type[tree.Statement], Callable[..., None]] = {
     ddl_tree.AlterTable: definitions.alter_table,
     ddl_tree.AlterDatabase: definitions.alter_database,
     ddl_tree.DropObject: definitions.drop,
-    ddl_tree.Truncate: definitions.truncate,
     ddl_tree.CreateSchema: definitions.create_schema,
     ddl_tree.CreateType: definitions.create_type,
     ddl_tree.CreateSecurityPolicy: definitions.create_policy,
@@ -131,15 +128,7 @@ class _translating:
 
 
 def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome]:
-    body = statement.query.body
-    if isinstance(body, tree.Select) and body.into is not None:
-        yield _counted(session, control.select_into(session, statement.query, body))
-        return
     ready, link, cursor = execution.open_query(session, statement.query, statement.text)
-    if ready.variables:
-        _assign(session, ready, link, cursor=cursor)
-        yield RowCount(None)
-        return
     session.cursor = cursor
     columns = tuple(ResultColumn(c.name, c.type, c.nullable) for c in ready.columns)
     batches = execution.batches(session, link, cursor)
@@ -155,28 +144,14 @@ def _query(session: Session, statement: tree.QueryStatement) -> Iterator[Outcome
     execution.record(session, link, statement.text)
 
 
-def _assign(session: Session, ready: Compiled, link: Link, *, cursor: sqlite3.Cursor) -> None:
-    """``SELECT @x = …``: the last row's values."""
-    rows = [row for batch in execution.batches(session, link, cursor) for row in batch]
-    session.active = None
-    last = rows[-1] if rows else None
-    session.row_count = 0 if last is None else 1
-    if last is None:
-        return
-    for name, column, value in zip(ready.variables, ready.columns, last, strict=True):
-        control.set_variable(session, name, column.type, value)
-
-
 def change(session: Session, statement: tree.Insert | tree.Update | tree.Delete) -> int:
     """INSERT, UPDATE, DELETE; the number of rows."""
-    if isinstance(statement, tree.Insert) and isinstance(statement.source, tree.Execute):
-        return control.insert_execute(session, statement)
     with session.write() as write:
         catalog = write.catalog()
         if session.isolation == "SNAPSHOT" and not catalog.snapshot_isolation:
             raise execution.snapshot_refused(catalog)
         ready = execution.compiled(
-            session, catalog, (statement.text, "change"), lambda c: _compile_change(c, session, statement)
+            session, catalog, (statement.text, "change"), lambda c: _compile_change(c, statement)
         )
         table = dml_table(catalog, statement, ready)
         permissions.require(session, catalog, type(statement).__name__.upper(), table=table)
@@ -200,13 +175,9 @@ def dml_table(catalog: Catalog, statement: tree.Insert | tree.Update | tree.Dele
     return table
 
 
-def _compile_change(
-    compiler: Compiler, session: Session, statement: tree.Insert | tree.Update | tree.Delete
-) -> Compiled:
+def _compile_change(compiler: Compiler, statement: tree.Insert | tree.Update | tree.Delete) -> Compiled:
     if isinstance(statement, tree.Insert):
-        named = compiler.catalog.resolve(statement.table)
-        allowed = named is not None and named.object_id == session.identity_insert
-        ready, table = dml.insert(compiler, statement, identity_insert=allowed)
+        ready, table = dml.insert(compiler, statement)
     elif isinstance(statement, tree.Update):
         ready, table = dml.update(compiler, statement)
     else:
@@ -215,17 +186,9 @@ def _compile_change(
 
 
 def _execute(session: Session, statement: tree.Execute) -> Iterator[Outcome]:
-    """EXEC of a procedure, or of a string."""
-    if statement.sql is not None:
-        _, text = execution.scalar(session, statement.sql)
-        kept, session.variables = session.variables, {}
-        yield from batch(session, parse(text or ""), text=text)
-        session.variables = kept
-        return
+    """EXEC of a procedure."""
     parameters = []
     for name, node, output in statement.arguments:
-        if isinstance(node, tree.Call) and node.name == ("default",):
-            continue
         type_, value = execution.scalar(session, node)
         parameters.append(Parameter(name or "", type_, value, output))
     yield from procedure(session, statement.procedure, parameters, text="")

@@ -57,7 +57,6 @@ class Session:
         self.variables: dict[str, tuple[SqlType, Any]] = {}
         self.active: Link | None = None
         self.cursor: sqlite3.Cursor | None = None
-        self.last_identity: int | None = None
         self.row_count: int = 0
         self._cancelled = threading.Event()
         self._clock = 0
@@ -73,7 +72,6 @@ class Session:
         self.options: set[str] = set(DEFAULT_OPTIONS)
         self.language: str = "us_english"
         self.date_format: str = "mdy"
-        self.identity_insert: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -259,11 +257,6 @@ class Session:
 
     def check_cancelled(self) -> None:
         if self._cancelled.is_set():
-            raise transactions.cancelled()
-
-    def wait(self, seconds: float) -> None:
-        """Sleep, unless cancelled."""
-        if self._cancelled.wait(seconds):
             raise transactions.cancelled()
 
     def needs_functions(self, functions: set[str]) -> None:

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PooledFunction:
-    """``bound``: called with the link first. ``aggregate``: the callable is an aggregate class."""
+    """``bound``: called with the link first."""
 
     call: Callable[..., Any]
     deterministic: bool
     bound: bool
-    aggregate: bool
 
 
 class FunctionPool:
@@ -50,26 +49,22 @@ class FunctionPool:
         *,
         deterministic: bool = True,
         bound: bool = False,
-        aggregate: bool = False,
     ) -> str:
         with self._guard:
             name = self._names.get(key)
             if name is None:
                 name = f"f{next(self._numbers)}"
                 self._names[key] = name
-                self._functions[name] = PooledFunction(call, deterministic, bound, aggregate)
+                self._functions[name] = PooledFunction(call, deterministic, bound)
             return name
 
     def add_permanent(self, name: str, call: Callable[..., Any]) -> None:
         """A function under its own name that triggers may call; called with the link first."""
-        self._functions[name] = PooledFunction(call, False, True, False)
+        self._functions[name] = PooledFunction(call, False, True)
         self.permanent.add(name)
 
     def register(self, link: Link, name: str) -> None:
         function = self._functions[name]
-        if function.aggregate:
-            link.connection.create_aggregate(name, -1, function.call)
-            return
         call = function.call
 
         def guarded(*arguments: Any) -> Any:

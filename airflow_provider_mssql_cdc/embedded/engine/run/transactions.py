@@ -43,8 +43,7 @@ def translated(link: Link, exc: sqlite3.Error, catalog: Catalog | None = None) -
             "Snapshot isolation transaction aborted due to update conflict. You cannot use "
             "snapshot isolation to "
             "access the table directly or indirectly in the database to update, delete, or "
-            "insert the row that has "
-            "been modified or deleted by another transaction.",
+            "insert the row that has been modified or deleted by another transaction.",
         )
     return exc
 
@@ -74,8 +73,7 @@ def null_refused(table: Table, column: str) -> SqlError:
     return SqlError(
         515,
         f"Cannot insert the value NULL into column '{column}', table '{table.full_name}'; column "
-        "does not allow "
-        "nulls. INSERT fails.",
+        "does not allow nulls. INSERT fails.",
         16,
         2,
     )
@@ -259,9 +257,6 @@ class Transactions:
         link = database.take(self._session)
         link.connection.execute("BEGIN IMMEDIATE")
         return link
-
-    def writing(self, database: Database) -> bool:
-        return database in self._writes
 
     def written(self, database: Database) -> Link | None:
         """Where rows are that are not committed yet."""

@@ -55,7 +55,7 @@ class Index:
 
 @dataclass(slots=True)
 class Table:
-    """``created``: UTC, units of datetime. ``system``: made by the engine or CDC (is_ms_shipped).
+    """``system``: made by the engine or CDC (is_ms_shipped).
 
     ``last_column_id``: the highest one ever given.
     """
@@ -66,7 +66,6 @@ class Table:
     storage: str
     columns: list[Column]
     indexes: list[Index]
-    created: int = 0
     tracked_by_cdc: bool = False
     system: bool = False
     clustered: bool = False

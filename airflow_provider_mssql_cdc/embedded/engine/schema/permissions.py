@@ -155,7 +155,7 @@ def require_ddl(session: Session, catalog: Catalog, what: str) -> None:
 
 
 def is_member(session: Session, role: str | None, principal: str | None = None) -> int | None:
-    """IS_MEMBER and IS_ROLEMEMBER: 1, 0, or NULL when there is no such role."""
+    """IS_ROLEMEMBER: 1, 0, or NULL when there is no such role."""
     catalog = session.catalog()
     if role is None or catalog.fold(role) not in catalog.principals:
         return None
@@ -163,18 +163,6 @@ def is_member(session: Session, role: str | None, principal: str | None = None) 
     if user is None:
         return 0
     return int(catalog.fold(role) in roles_of(catalog, user))
-
-
-def is_server_role_member(session: Session, role: str | None, login: str | None = None) -> int | None:
-    if role is None or role.lower() not in (
-        "sysadmin",
-        "public",
-        "dbcreator",
-        "securityadmin",
-        "serveradmin",
-    ):
-        return None
-    return int(role.lower() == "public" or session.is_sysadmin)
 
 
 def has_database_access(session: Session, name: str | None) -> int | None:
@@ -308,8 +296,7 @@ def _grants(catalog: Catalog, node: ddl_tree.Permission, principal: str) -> list
             if grant.schema is None:
                 raise SqlError(
                     15151,
-                    f"Cannot find the schema '{node.securable[-1]}', because "
-                    "it does not exist or you "
+                    f"Cannot find the schema '{node.securable[-1]}', because it does not exist or you "
                     "do not have permission.",
                 )
         elif node.scope == "OBJECT":
@@ -319,8 +306,7 @@ def _grants(catalog: Catalog, node: ddl_tree.Permission, principal: str) -> list
                     continue
                 raise SqlError(
                     15151,
-                    f"Cannot find the object '{node.securable[-1]}', because "
-                    "it does not exist or you "
+                    f"Cannot find the object '{node.securable[-1]}', because it does not exist or you "
                     "do not have permission.",
                 )
             grant.object_id = table.object_id

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine.compile.clock_functions import now_units
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler, Relation, Scope
 from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate, value
 from airflow_provider_mssql_cdc.embedded.engine.compile.sources import column_sql
@@ -19,7 +18,7 @@ from airflow_provider_mssql_cdc.embedded.engine.schema.objects import (
     Table,
     column_storage,
 )
-from airflow_provider_mssql_cdc.embedded.engine.values import collations, moments, types
+from airflow_provider_mssql_cdc.embedded.engine.values import collations, types
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 
 
 _UNKEYABLE = frozenset({"text", "ntext", "image", "xml", "sql_variant", "geography", "geometry"})
-
-
-def now_datetime() -> int:
-    """Now, UTC, as a stored datetime."""
-    return int(moments.store(moments.Moment(now_units()), types.DATETIME))
 
 
 def collated(type_: SqlType, collation: str | None, catalog: Catalog) -> SqlType:
@@ -84,8 +78,7 @@ def index_of(table: Table, node: ddl_tree.IndexDefinition, catalog: Catalog) -> 
         if column.type.name in _UNKEYABLE or column.type.length == -1:
             raise SqlError(
                 1919,
-                f"Column '{column.name}' in table '{table.full_name}' is of a "
-                "type that is invalid for "
+                f"Column '{column.name}' in table '{table.full_name}' is of a type that is invalid for "
                 "use as a key column in an index.",
             )
         if node.primary_key:
@@ -177,8 +170,7 @@ def settle(table: Table) -> None:
             if columns[name].computed is not None:
                 raise SqlError(
                     1901,
-                    f"Cannot create index '{index.name}': the embedded server "
-                    "keeps no values of the "
+                    f"Cannot create index '{index.name}': the embedded server keeps no values of the "
                     f"computed column '{name}'.",
                 )
         index.storage = None if index is own else f"{table.storage}.{index.name}"
@@ -247,7 +239,7 @@ def create_system_table(
     table = Table(
         catalog.new_object_id(), schema, name, catalog.storage_name(schema, name), made, list(indexes)
     )
-    table.created, table.system = now_datetime(), True
+    table.system = True
     if primary_key:
         keys = tuple((k, False) for k in primary_key)
         table.indexes.insert(0, Index(f"{name}_clustered_idx", keys, True, clustered=True, index_id=1))
@@ -267,8 +259,7 @@ def drop_table(write: WriteTransaction, schema: str, name: str) -> None:
     if table is None:
         raise SqlError(
             3701,
-            f"Cannot drop the table '{schema}.{name}', because it does not "
-            "exist or you do not have "
+            f"Cannot drop the table '{schema}.{name}', because it does not exist or you do not have "
             "permission.",
             11,
             5,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.seam import SqlError
+from airflow_provider_mssql_cdc.embedded.seam import COLLATIONS, SqlError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,40 +17,9 @@ if TYPE_CHECKING:
 DEFAULT = "SQL_Latin1_General_CP1_CI_AS"
 INSTANT = "datetimeoffset"
 
-_CODE_PAGES = {
-    "latin1_general": 1252,
+_CODE_PAGES = {name: page for name, (_, page) in COLLATIONS.items()} | {
     "sql_latin1_general_cp1": 1252,
-    "sql_latin1_general_cp1252": 1252,
-    "sql_latin1_general_cp850": 850,
-    "sql_latin1_general_cp437": 437,
-    "sql_latin1_general_cp1251": 1251,
-    "cyrillic_general": 1251,
-    "ukrainian": 1251,
-    "greek": 1253,
-    "turkish": 1254,
-    "hebrew": 1255,
-    "arabic": 1256,
-    "estonian": 1257,
-    "polish": 1250,
-    "czech": 1250,
-    "hungarian": 1250,
-    "vietnamese": 1258,
-    "thai": 874,
-    "japanese": 932,
-    "japanese_xjis": 932,
-    "japanese_bushu_kakusu": 932,
-    "chinese_prc": 936,
-    "chinese_simplified_pinyin": 936,
-    "chinese_taiwan_stroke": 950,
-    "chinese_traditional_stroke_count": 950,
-    "korean_wansung": 949,
-    "korean": 949,
-    "french": 1252,
-    "german_phonebook": 1252,
-    "finnish_swedish": 1252,
-    "danish_norwegian": 1252,
-    "modern_spanish": 1252,
-    "icelandic": 1252,
+    **{f"sql_latin1_general_cp{page}": page for page in (437, 850, 1251)},
 }
 _FLAGS = frozenset("CI CS AI AS KI KS WI WS BIN BIN2 SC VSS UTF8 80 90 100 140 160 PREF".split())
 
@@ -129,7 +98,6 @@ def _rank(character: str) -> str:
     return character
 
 
-_ASCII_RANKS = {code: _rank(chr(code)) for code in range(128)}
 _ASCII_FOLDED = {code: _rank(chr(code).lower()) for code in range(128)}
 
 

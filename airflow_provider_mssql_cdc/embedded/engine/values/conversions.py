@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 WIDE_BIAS = 2**127
 GUID_CHARACTERS = 36
 _CONTEXT = decimal.Context(prec=100)
-Convert = "Callable[[Any], Any]"
 
 
 def overflow(target: SqlType) -> SqlError:
@@ -261,9 +260,6 @@ def _step(source: SqlType, target: SqlType, style: int | None, *, assign: bool) 
     if a == "opaque" and b == "binary":
         store = store_binary(target, assign=assign)
         return lambda v: store(v if isinstance(v, bytes) else halves.utf16(str(v)))
-    if b == "opaque":
-        render = to_text(source, types.nvarchar(-1), None)
-        return render or (lambda v: v)
     function = _PAIRS.get((a, b))
     if function is None:
         raise SqlError(
@@ -298,26 +294,12 @@ def _moment_to_moment(source: SqlType, target: SqlType, assign: bool) -> Callabl
     return lambda v: moments.store(v, target)
 
 
-def _binary_to_integer(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
-    size = types.facts(target).length
-    signed = target.name not in ("tinyint", "bit")
-    return lambda v: store_integer(int.from_bytes(v[-size:].rjust(size, b"\0"), "big", signed=signed), target)
-
-
 def _integer_to_binary(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
     size = types.facts(source).length
     if target.name == "varbinary":
         length = size if target.length in (None, MAX) else min(size, target.length or size)
         return lambda v: integer_to_binary(v, length)
     return lambda v: integer_to_binary(v, 8 if target.name == "timestamp" else target.length)
-
-
-def _integer_to_moment(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
-    if target.name not in ("datetime", "smalldatetime"):
-        raise SqlError(
-            529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed."
-        )
-    return lambda v: moments.store(moments.Moment((moments.DAY_1900 + int(v)) * moments.DAY), target)
 
 
 _PAIRS: dict[tuple[str, str], Callable[[SqlType, SqlType, bool], Callable[[Any], Any]]] = {
@@ -332,10 +314,7 @@ _PAIRS: dict[tuple[str, str], Callable[[SqlType, SqlType, bool], Callable[[Any],
     ("float", "float"): _to_float,
     ("moment", "moment"): _moment_to_moment,
     ("binary", "binary"): lambda s, t, a: store_binary(t, assign=a),
-    ("binary", "integer"): _binary_to_integer,
     ("integer", "binary"): _integer_to_binary,
-    ("integer", "moment"): _integer_to_moment,
     ("binary", "guid"): lambda s, t, a: lambda v: guid_from_wire(v.ljust(16, b"\0")[:16]),
     ("guid", "binary"): lambda s, t, a: lambda v: store_binary(t, assign=a)(guid_to_wire(v)),
-    ("binary", "decimal"): lambda s, t, a: lambda v: store_decimal(Decimal(int.from_bytes(v[-8:], "big")), t),
 }

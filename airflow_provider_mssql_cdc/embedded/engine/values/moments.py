@@ -20,12 +20,9 @@ DAY_1753 = (date(1753, 1, 1) - date(1, 1, 1)).days
 DAY_1900 = (date(1900, 1, 1) - date(1, 1, 1)).days
 DAY_2079 = (date(2079, 6, 6) - date(1, 1, 1)).days
 LAST_DAY = (date(9999, 12, 31) - date(1, 1, 1)).days
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 _DATE = r"(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})|(?P<y2>\d{4})(?P<m2>\d{2})(?P<d2>\d{2})"
-_DATE += r"|(?P<y3>\d{4})/(?P<m3>\d{1,2})/(?P<d3>\d{1,2})|(?P<m4>\d{1,2})/(?P<d4>\d{1,2})/(?P<y4>\d{4})"
-_DATE += r"|(?P<mon>[A-Za-z]{3})\s+(?P<d5>\d{1,2}),?\s+(?P<y5>\d{4})"
-_TIME = r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.:](?P<f>\d{1,9}))?)?\s*(?P<half>[AaPp][Mm])?"
+_TIME = r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.:](?P<f>\d{1,9}))?)?"
 _ZONE = r"(?P<z>[Zz]|[+-]\d{2}:\d{2})"
 _TEXT = re.compile(
     rf"\s*(?:(?:{_DATE})(?:[T\s]\s*(?:{_TIME}))?|{_TIME.replace('?P<', '?P<t_')})?\s*{_ZONE}?\s*", re.ASCII
@@ -53,15 +50,10 @@ def out_of_range(target: str) -> SqlError:
 
 def _days(match: re.Match[str]) -> int | None:
     groups = match.groupdict()
-    for suffix in ("", "2", "3", "4"):
+    for suffix in ("", "2"):
         if groups["y" + suffix]:
             parts = [int(groups[name + suffix]) for name in "ymd"]
             return _day_number(*parts)
-    if groups["mon"]:
-        month = groups["mon"].title()
-        if month not in _MONTHS:
-            raise conversion_failed()
-        return _day_number(int(groups["y5"]), _MONTHS.index(month) + 1, int(groups["d5"]))
     return None
 
 
@@ -73,12 +65,10 @@ def _day_number(year: int, month: int, day: int) -> int:
 
 
 def _clock(match: re.Match[str], digits: int, prefix: str) -> int:
-    hour, minute, second, fraction, half = (match[prefix + name] for name in ("h", "min", "s", "f", "half"))
+    hour, minute, second, fraction = (match[prefix + name] for name in ("h", "min", "s", "f"))
     if hour is None:
         return 0
     hours = int(hour)
-    if half:
-        hours = hours % 12 + (12 if half.lower() == "pm" else 0)
     if hours > 23 or int(minute) > 59 or int(second or 0) > 59 or len(fraction or "") > digits:
         raise conversion_failed()
     ticks = int((fraction or "0").ljust(9, "0"))
@@ -174,8 +164,11 @@ def _parts(moment: Moment, type_: SqlType) -> tuple[date, str, int]:
     return date.min + timedelta(days=units // DAY), text, units
 
 
+_STYLES = (20, 21, 23, 25, 120, 121, 126, 127)
+
+
 def render(moment: Moment, type_: SqlType, style: int | None) -> str:
-    """Text of a moment. Styles 0, 100, 101, 103, 108, 112, 114, 20, 21, 23, 25, 120, 121, 126, 127."""
+    """Text of a moment. Styles 20, 21, 23, 25, 120, 121, 126, 127. Error 281."""
     day, clock, units = _parts(moment, type_)
     scale = {"datetime": 3, "smalldatetime": 0, "date": 0}.get(
         type_.name, 7 if type_.scale is None else type_.scale
@@ -183,9 +176,9 @@ def render(moment: Moment, type_: SqlType, style: int | None) -> str:
     zone = "" if moment.offset is None else _zone(moment.offset)
     if style is None:
         style = 0 if type_.name in ("datetime", "smalldatetime") else 121
-    if type_.name == "date" and style not in (0, 100, 101, 103, 112):
+    if type_.name == "date" and style in _STYLES:
         return day.isoformat()
-    if type_.name == "time" and style in (20, 21, 23, 25, 120, 121, 126, 127, 108):
+    if type_.name == "time" and style in _STYLES:
         return clock + _fraction(units, scale)
     if style in (126, 127):
         return _iso(
@@ -196,7 +189,7 @@ def render(moment: Moment, type_: SqlType, style: int | None) -> str:
     if style in (21, 25, 121):
         text = _fraction(units, 3 if type_.name in ("datetime", "smalldatetime") else scale)
         return f"{day.isoformat()} {clock}{text}{zone}"
-    return _other_style(day, clock, units, style=style)
+    raise SqlError(281, f"{style} is not a valid style number of the embedded server for a date or time.")
 
 
 def _iso(day: date, clock: str, moment: Moment, *, plain: bool, utc: bool) -> str:
@@ -208,26 +201,6 @@ def _iso(day: date, clock: str, moment: Moment, *, plain: bool, utc: bool) -> st
         return f"{day.isoformat()}T{clock}{_zone(moment.offset).strip()}"
     shifted, text, _ = _parts(Moment(moment.utc), SqlType("datetime2", scale=7))
     return f"{shifted.isoformat()}T{text}{clock[8:]}Z"
-
-
-def _other_style(day: date, clock: str, units: int, *, style: int) -> str:
-    if style in (0, 100):
-        hour = units % DAY // HOUR
-        half = f"{hour % 12 or 12:2d}:{clock[3:5]}{'AM' if hour < 12 else 'PM'}"
-        return f"{_MONTHS[day.month - 1]} {day.day:2d} {day.year:04d} {half}"
-    patterns = {
-        23: day.isoformat(),
-        101: f"{day.month:02d}/{day.day:02d}/{day.year:04d}",
-        103: f"{day.day:02d}/{day.month:02d}/{day.year:04d}",
-        108: clock,
-        112: f"{day.year:04d}{day.month:02d}{day.day:02d}",
-        114: f"{clock}:{units % SECOND // 10_000:03d}",
-    }
-    if style not in patterns:
-        raise SqlError(
-            281, f"{style} is not a valid style number when converting from datetime to a character string."
-        )
-    return patterns[style]
 
 
 def _zone(offset: int) -> str:
@@ -242,108 +215,25 @@ _UNIT_SIZES = {
     "second": SECOND,
     "millisecond": 10_000,
     "microsecond": 10,
-    "week": 7 * DAY,
-}
-_OTHER_PARTS = frozenset({"month", "year", "quarter", "nanosecond", "weekday", "tzoffset"})
-_NAMES = {
-    "tz": "tzoffset",
-    "dw": "weekday",
-    "dd": "day",
-    "d": "day",
-    "dy": "day",
-    "dayofyear": "day",
-    "hh": "hour",
-    "mi": "minute",
-    "n": "minute",
-    "ss": "second",
-    "s": "second",
-    "ms": "millisecond",
-    "mcs": "microsecond",
-    "ns": "nanosecond",
-    "wk": "week",
-    "ww": "week",
-    "mm": "month",
-    "m": "month",
-    "yy": "year",
-    "yyyy": "year",
-    "qq": "quarter",
-    "q": "quarter",
 }
 
 
 def part_name(name: str) -> str:
-    """The full name of a date part. Error 155."""
-    lower = name.lower()
-    full = _NAMES.get(lower, lower)
-    if full not in _UNIT_SIZES and full not in _OTHER_PARTS:
-        raise SqlError(155, f"'{name}' is not a recognized datepart option.", 15)
+    """A date part by its full name. Error 155."""
+    full = name.lower()
+    if full not in _UNIT_SIZES and full != "tzoffset":
+        raise SqlError(155, f"'{name}' is not a recognized datepart option of the embedded server.", 15)
     return full
 
 
 def add(part: str, amount: int, moment: Moment) -> Moment:
     """DATEADD. Error 517 past the calendar's ends."""
-    if part in ("month", "quarter", "year"):
-        months = amount * {"month": 1, "quarter": 3, "year": 12}[part]
-        units = _add_months(months, moment.units)
-    else:
-        units = moment.units + (amount // 100 if part == "nanosecond" else amount * _UNIT_SIZES[part])
+    units = moment.units + amount * _UNIT_SIZES[part]
     if not 0 <= units < (LAST_DAY + 1) * DAY:
         raise SqlError(517, "Adding a value to a 'datetime' column caused an overflow.")
     return Moment(units, moment.offset)
 
 
-def _add_months(months: int, units: int) -> int:
-    day = date.min + timedelta(days=units // DAY)
-    index = day.year * 12 + day.month - 1 + months
-    year, month = divmod(index, 12)
-    if not 1 <= year <= 9999:
-        return -1
-    last = 31
-    while True:
-        try:
-            return (date(year, month + 1, min(day.day, last)).toordinal() - 1) * DAY + units % DAY
-        except ValueError:
-            last -= 1
-
-
-def part(name: str, moment: Moment) -> int:
-    """DATEPART."""
-    day = date.min + timedelta(days=moment.units // DAY)
-    clock = moment.units % DAY
-    calendar = {
-        "year": day.year,
-        "month": day.month,
-        "day": day.day,
-        "quarter": (day.month + 2) // 3,
-        "weekday": day.isoweekday() % 7 + 1,
-    }
-    if name in calendar:
-        return calendar[name]
-    if name == "tzoffset":
-        return moment.offset or 0
-    sizes = {
-        "hour": (HOUR, 24),
-        "minute": (MINUTE, 60),
-        "second": (SECOND, 60),
-        "millisecond": (10_000, 1000),
-        "microsecond": (10, 1_000_000),
-    }
-    if name == "nanosecond":
-        return clock % SECOND * 100
-    size, modulus = sizes[name]
-    return clock // size % modulus
-
-
 def difference(name: str, start: Moment, end: Moment) -> int:
     """DATEDIFF: boundaries crossed."""
-    a, b = start.utc, end.utc
-    if name in ("month", "quarter", "year"):
-        first, last = (date.min + timedelta(days=u // DAY) for u in (a, b))
-        months = [d.year * 12 + d.month - 1 for d in (first, last)]
-        size = {"month": 1, "quarter": 3, "year": 12}[name]
-        return months[1] // size - months[0] // size
-    if name == "nanosecond":
-        return (b - a) * 100
-    if name == "week":
-        return (b // DAY + 1) // 7 - (a // DAY + 1) // 7
-    return b // _UNIT_SIZES[name] - a // _UNIT_SIZES[name]
+    return end.utc // _UNIT_SIZES[name] - start.utc // _UNIT_SIZES[name]

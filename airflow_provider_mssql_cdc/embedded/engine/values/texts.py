@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
-from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,24 +20,15 @@ _INTEGER = re.compile(r"[+-]?\d*", re.ASCII)
 _HEX = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
-def float_text(value: float, style: int | None, *, real: bool) -> str:
-    """Styles 0 (six digits), 1 (eight, scientific), 2 (sixteen), 3 (all digits, exact)."""
-    if style in (1, 2, 3):
-        digits = {1: 7, 2: 15, 3: 8 if real else 16}[style]
-        mantissa, exponent = f"{value:.{digits}e}".split("e")
-        return f"{mantissa}e{int(exponent):+04d}"
-    text = f"{value:.6g}"
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        return f"{mantissa}e{int(exponent):+04d}"
-    return text
+def style_unknown(source: SqlType, style: int | None) -> SqlError:
+    return SqlError(281, f"The embedded server has no text for {source.name} in style {style or 0}.")
 
 
-def _money_text(value: Decimal, style: int | None) -> str:
-    if style == 2 or style == 126:
-        return f"{value:.4f}"
-    rounded = value.quantize(Decimal("0.01"), rounding="ROUND_HALF_UP")
-    return f"{rounded:,.2f}" if style == 1 else f"{rounded:.2f}"
+def float_text(value: float, style: int, *, real: bool) -> str:
+    """Styles 1 (eight digits, scientific), 2 (sixteen), 3 (all digits, exact)."""
+    digits = {1: 7, 2: 15, 3: 8 if real else 16}[style]
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent):+04d}"
 
 
 def to_text(source: SqlType, target: SqlType, style: int | None) -> Callable[[Any], str] | None:
@@ -48,9 +39,13 @@ def to_text(source: SqlType, target: SqlType, style: int | None) -> Callable[[An
         return lambda v: str(v) if limit is None or len(str(v)) <= limit else _too_small(source, target)
     if family == "decimal":
         if source.name.endswith("money"):
-            return lambda v: _money_text(v, style)
+            if style not in (2, 126):
+                raise style_unknown(source, style)
+            return lambda v: f"{v:.4f}"
         return lambda v: f"{v:f}"
     if family == "float":
+        if style not in (1, 2, 3):
+            raise style_unknown(source, style)
         return lambda v: float_text(v, style, real=source.name == "real")
     if family == "moment":
         return lambda v: moments.render(v, source, style)
@@ -165,6 +160,3 @@ def _hex_bytes(text: str, source: SqlType, target: SqlType, *, prefix: bool) -> 
     if not valid or len(digits) % 2 or not _HEX.fullmatch(digits):
         raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.")
     return bytes.fromhex(digits)
-
-
-__all__ = ["MAX", "float_text", "from_text", "to_text"]

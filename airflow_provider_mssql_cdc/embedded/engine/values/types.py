@@ -60,8 +60,6 @@ _ALIASES = {
     "integer": "int",
     "rowversion": "timestamp",
     "dec": "decimal",
-    "binary varying": "varbinary",
-    "double": "float",
 }
 _BOUNDS = {
     "bit": (0, 1),
@@ -160,18 +158,6 @@ def _check_length(base: str, length: int) -> None:
         raise SqlError(
             131, f"The size ({length}) given to the type '{base}' exceeds the maximum allowed ({limit}).", 15
         )
-
-
-def spelled(type_: SqlType) -> str:
-    """The type as SQL text: ``decimal(10,2)``, ``nvarchar(max)``."""
-    if type_.name in SIZED:
-        size = characters(type_)
-        return f"{type_.name}({'max' if size is None else size})"
-    if type_.name in ("decimal", "numeric"):
-        return f"{type_.name}({type_.precision},{type_.scale})"
-    if type_.name in ("time", "datetime2", "datetimeoffset"):
-        return f"{type_.name}({type_.scale})"
-    return type_.name
 
 
 def _scaled(small: int, scale: int) -> int:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock, from_ticks, to_ticks
+from airflow_provider_mssql_cdc.embedded.cdc.clock import ServerClock, to_ticks
 
 
 def test_a_clock_without_wishes_shows_the_real_time():
@@ -40,15 +40,14 @@ def test_a_moment_without_a_zone_is_the_servers_local_time():
 
 
 @pytest.mark.parametrize(
-    ("time", "ticks", "shown"),
+    ("time", "ticks"),
     [
-        (datetime(1900, 1, 1), 0, datetime(1900, 1, 1)),
-        (datetime(1900, 1, 1, 0, 0, 0, 1_000), 0, datetime(1900, 1, 1)),
-        (datetime(1900, 1, 1, 0, 0, 0, 2_000), 1, datetime(1900, 1, 1, 0, 0, 0, 3_000)),
-        (datetime(1900, 1, 1, 0, 0, 0, 6_000), 2, datetime(1900, 1, 1, 0, 0, 0, 7_000)),
-        (datetime(1900, 1, 1, 0, 0, 0, 999_000), 300, datetime(1900, 1, 1, 0, 0, 1)),
+        (datetime(1900, 1, 1), 0),
+        (datetime(1900, 1, 1, 0, 0, 0, 1_000), 0),
+        (datetime(1900, 1, 1, 0, 0, 0, 2_000), 1),
+        (datetime(1900, 1, 1, 0, 0, 0, 6_000), 2),
+        (datetime(1900, 1, 1, 0, 0, 0, 999_000), 300),
     ],
 )
-def test_datetime_counts_in_ticks_of_a_three_hundredth_second(time, ticks, shown):
+def test_datetime_counts_in_ticks_of_a_three_hundredth_second(time, ticks):
     assert to_ticks(time) == ticks
-    assert from_ticks(ticks) == shown

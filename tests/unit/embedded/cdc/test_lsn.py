@@ -5,20 +5,6 @@ import pytest
 from airflow_provider_mssql_cdc.embedded.cdc import lsn
 
 
-@pytest.mark.parametrize(
-    ("value", "after"),
-    [
-        ("0x00000025000006100000", "0x00000025000006100001"),
-        ("0x0000002500000610FFFF", "0x00000025000006110000"),
-        ("0x00000025FFFFFFFFFFFF", "0x00000026000000000000"),
-        ("0xFFFFFFFFFFFFFFFFFFFF", "0x00000000000000000000"),
-    ],
-)
-def test_increment_carries_through_slot_block_and_file_and_decrement_undoes_it(value, after):
-    assert lsn.text(lsn.increment(lsn.parse(value))) == after
-    assert lsn.text(lsn.decrement(lsn.parse(after))) == value
-
-
 @pytest.mark.parametrize("value", ["0x00", "", b"\x00" * 9, "0x" + "0" * 22])
 def test_only_ten_bytes_are_an_lsn(value):
     with pytest.raises(ValueError, match="10 bytes"):

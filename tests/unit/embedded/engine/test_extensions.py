@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.embedded.engine import (
-    Engine,
-    Session,
-    TableFunction,
-    create_system_table,
-    drop_table,
-)
+from airflow_provider_mssql_cdc.embedded.engine import Engine, Session, create_system_table, drop_table
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
 from airflow_provider_mssql_cdc.embedded.engine.run.results import result_set
 from airflow_provider_mssql_cdc.embedded.seam import DropConnection, Parameter, SqlError, SqlType
@@ -33,7 +27,6 @@ def test_a_registered_procedure_is_called_by_any_of_its_names(engine: Engine, se
         "EXEC sys.sp_double 4",
         "EXEC sp_double @n = 4",
         "EXECUTE shop.sys.SP_DOUBLE @N = 4",
-        "sp_double 4",
     ):
         assert session.rows(sql) == [(8, "sa")]
     (result,) = session.call("sp_double", [Parameter("@n", INT, 5)])
@@ -65,38 +58,6 @@ def test_a_registered_function_reads_in_the_statements_snapshot(
     assert session.rows("SELECT sys.fn_newest(), MAX(lsn) FROM cdc.marks") == [(b"\1" * 10, b"\1" * 10)]
     session.commit()
     assert session.rows("SELECT sys.fn_newest()") == [(b"\2" * 10,)]
-
-
-def test_a_table_function_checks_its_arguments_and_reads_with_the_owners_rights(
-    engine: Engine, session: Session
-) -> None:
-    session.run("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 10), (2, 20)")
-    session.run("CREATE LOGIN reader WITH PASSWORD = 'pw'; CREATE USER reader FOR LOGIN reader")
-
-    def check(caller: Session, low: int, high: int) -> None:
-        if low > high:
-            raise SqlError(313, "An insufficient number of arguments were supplied.")
-
-    def resolve(caller: Session, schema: str, name: str) -> TableFunction | None:
-        if (schema, name) != ("cdc", "fn_between"):
-            return None
-        return TableFunction(
-            (("low", INT), ("high", INT)), "SELECT id, v FROM t WHERE id BETWEEN @low AND @high", check
-        )
-
-    engine.register_table_function(resolve)
-    reader = engine.login("reader", "pw", "shop")
-    assert reader.rows("SELECT f.v FROM cdc.fn_between(@p1, 9) AS f ORDER BY f.v", 2) == [(20,)]
-    with pytest.raises(SqlError, match="313"):
-        reader.rows("SELECT * FROM cdc.fn_between(3, 2)")
-    with pytest.raises(SqlError, match="229"):
-        reader.rows("SELECT * FROM t")
-
-
-def test_a_registered_view_is_built_for_each_statement(engine: Engine, session: Session) -> None:
-    numbers = iter(range(10))
-    engine.register_view("sys", "dm_x", columns=(("n", INT),), rows=lambda caller: [(next(numbers),)])
-    assert [session.rows("SELECT n FROM sys.dm_x") for _ in range(2)] == [[(0,)], [(1,)]]
 
 
 def test_triggers_see_transactions_in_commit_order(session: Session, other: Session) -> None:

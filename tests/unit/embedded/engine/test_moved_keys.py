@@ -24,10 +24,6 @@ def rows(server):
     return server.execute("SELECT id, code FROM dbo.t ORDER BY id")
 
 
-JOINED = """UPDATE x SET id = v.n, code = v.c FROM dbo.t AS x
-JOIN (VALUES (1, 2, 'A'), (2, 1, 'B')) AS v(o, n, c) ON v.o = x.id"""
-
-
 @pytest.mark.parametrize(
     ("update", "expected", "touched"),
     [
@@ -35,7 +31,11 @@ JOIN (VALUES (1, 2, 'A'), (2, 1, 'B')) AS v(o, n, c) ON v.o = x.id"""
         ("UPDATE dbo.t SET id = id - 1", [(0, "a"), (1, "b"), (2, "c")], 3),
         ("UPDATE dbo.t SET id = 4 - id", [(1, "c"), (2, "b"), (3, "a")], 3),
         ("UPDATE dbo.t SET id = id + 1 WHERE id >= 2", [(1, "a"), (3, "b"), (4, "c")], 2),
-        (JOINED, [(1, "B"), (2, "A"), (3, "c")], 2),
+        (
+            "UPDATE dbo.t SET id = 3 - id, code = CASE id WHEN 1 THEN 'A' ELSE 'B' END WHERE id < 3",
+            [(1, "B"), (2, "A"), (3, "c")],
+            2,
+        ),
     ],
 )
 def test_keys_pass_through_each_other(server, update, expected, touched):

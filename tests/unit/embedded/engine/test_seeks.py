@@ -116,9 +116,10 @@ def test_the_next_bound_reads_k_plus_one_keys_of_each_piece(engine: Engine, sess
     session.executemany("INSERT INTO t VALUES (?, ?)", [(i // 50, f"k{i % 50:03d}") for i in range(5000)])
     piece = "SELECT TOP (101) a, b FROM t WHERE {} ORDER BY a, b"
     sql = (
-        f"SELECT a, b FROM (SELECT * FROM ({piece.format('a = 7 AND b > CAST(@p1 AS varchar(9))')}) AS p1 "
-        f"UNION ALL SELECT * FROM ({piece.format('a > 7')}) AS p2) AS u "
-        "ORDER BY a, b OFFSET 100 ROWS FETCH NEXT 1 ROWS ONLY"
+        "SELECT TOP (1) a, b FROM (SELECT TOP (101) a, b FROM (SELECT a, b FROM "
+        f"({piece.format('a = 7 AND b > CAST(@p1 AS varchar(9))')}) AS p1 "
+        f"UNION ALL SELECT a, b FROM ({piece.format('a > 7')}) AS p2) AS u ORDER BY a, b) AS k "
+        "ORDER BY a DESC, b DESC"
     )
     with engine.count_reads() as reads:
         rows = session.rows(sql, "k010")

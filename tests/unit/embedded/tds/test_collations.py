@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_mssql_cdc.embedded.seam import COLLATIONS
 from airflow_provider_mssql_cdc.embedded.tds import type_info
 from airflow_provider_mssql_cdc.embedded.tds.type_info import codec_of, collation
 
@@ -36,7 +37,7 @@ def test_a_name_has_its_bytes_and_code_page(name: str | None, wire: str, codec: 
     assert (found.wire.hex(), found.codec) == (wire, codec)
 
 
-@pytest.mark.parametrize("language", sorted(type_info._WINDOWS))
+@pytest.mark.parametrize("language", sorted(COLLATIONS))
 def test_a_client_that_sends_the_bytes_back_means_the_same_code_page(language: str) -> None:
     found = collation(f"{language}_100_CI_AS")
     assert codec_of(found.wire) == found.codec

@@ -75,14 +75,18 @@ STRATEGIES: dict[SqlType, st.SearchStrategy[Any]] = {
     SqlType("varchar", 8000, collation="Chinese_PRC_BIN2"): text("cp936", 12),
     SqlType("varchar", 8000, collation="Latin1_General_100_CI_AS_SC_UTF8"): text("utf-8", 6),
     SqlType("char", 10): padded(text("ascii", 10), 10),
-    SqlType("xml"): text("utf-16", 12),
     SqlType("uniqueidentifier"): st.binary(min_size=16, max_size=16),
     SqlType("binary", 6): st.binary(min_size=6, max_size=6),
     SqlType("varbinary", 8000): binary(30),
     SqlType("varbinary", MAX): binary(30),
     SqlType("rowversion"): st.binary(min_size=8, max_size=8),
 }
-LARGE = {SqlType("text"): text("cp1252", 9), SqlType("ntext"): text("utf-16", 9), SqlType("image"): binary(9)}
+LARGE = {
+    SqlType("xml"): text("utf-16", 12),
+    SqlType("text"): text("cp1252", 9),
+    SqlType("ntext"): text("utf-16", 9),
+    SqlType("image"): binary(9),
+}
 
 
 @st.composite

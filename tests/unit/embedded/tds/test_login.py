@@ -13,9 +13,9 @@ from tests.unit.embedded.tds.test_connections import login7 as login_message
 
 
 def test_a_login_is_read() -> None:
-    login = handshake.parse_login7(login_message(type_flags=0x20))
+    login = handshake.parse_login7(login_message())
     assert (login.user, login.password, login.database) == ("sa", PASSWORD, "db")
-    assert (login.read_only, login.integrated_security, login.features) == (True, False, ())
+    assert (login.integrated_security, login.features) == (False, ())
 
 
 def test_the_password_is_not_in_its_repr() -> None:

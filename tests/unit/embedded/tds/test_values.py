@@ -132,7 +132,7 @@ CODE_PAGES = [
         "Turkish_CI_AS": "ığş",
         "Hebrew_CI_AS": "שלום",
         "Arabic_CI_AS": "سلام",
-        "Lithuanian_CI_AS": "ąžė",
+        "Estonian_CI_AS": "õäš",
         "Thai_CI_AS": "ไทย",
         "Japanese_CI_AS": "日本ｱ a",
         "Japanese_XJIS_140_BIN2": "東京",
