@@ -21,7 +21,9 @@ from airflow_provider_mssql_cdc.embedded.engine.run.transactions import WriteTra
 from airflow_provider_mssql_cdc.embedded.engine.schema import tables
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Grant, Principal, Table
 from airflow_provider_mssql_cdc.embedded.engine.schema.tables import create_system_table, drop_table
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
+from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
+    converter,
+)
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded.engine.compile import functions
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
-from airflow_provider_mssql_cdc.embedded.engine.compile.functions import arguments, python
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
@@ -119,7 +119,7 @@ def _moment(compiler: Compiler, value: Typed) -> Typed:
 
 def _dateadd(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     part = _part_argument(node)
-    amount, value = arguments(compiler, _rest(node), scope, least=2)
+    amount, value = functions.arguments(compiler, _rest(node), scope, least=2)
     if types.family(value.known) != "moment":
         value = compiler.cast(value, types.DATETIME)
     loader, type_ = moments.LOADERS[value.known.name], value.known
@@ -128,12 +128,12 @@ def _dateadd(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
         return moments.store(moments.add(part, count, loader(stored)), type_)
 
     number = compiler.cast(amount, types.INT)
-    return python(compiler, ("dateadd", part, type_), shift, [number, value], returns=type_)
+    return functions.python(compiler, ("dateadd", part, type_), shift, [number, value], returns=type_)
 
 
 def _datediff(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     part = _part_argument(node)
-    start, end = (_moment(compiler, v) for v in arguments(compiler, _rest(node), scope, least=2))
+    start, end = (_moment(compiler, v) for v in functions.arguments(compiler, _rest(node), scope, least=2))
     loaders = moments.LOADERS[start.known.name], moments.LOADERS[end.known.name]
 
     def count(first: Any, last: Any) -> int:
@@ -142,7 +142,7 @@ def _datediff(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed
             raise SqlError(535, "The datediff function resulted in an overflow.")
         return number
 
-    return python(
+    return functions.python(
         compiler, ("datediff", part, start.known, end.known), count, [start, end], returns=types.INT
     )
 
@@ -151,10 +151,10 @@ def _datepart(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed
     """The offset of a moment, which is all that the embedded server is asked for. Error 155."""
     if moments.part_name(_part_argument(node)) != "tzoffset":
         raise SqlError(155, f"The embedded server knows no {_part_argument(node)} in DATEPART.", 15)
-    (value,) = (_moment(compiler, v) for v in arguments(compiler, _rest(node), scope, least=1))
+    (value,) = (_moment(compiler, v) for v in functions.arguments(compiler, _rest(node), scope, least=1))
     loader = moments.LOADERS[value.known.name]
     key = ("tzoffset", value.known.name)
-    return python(compiler, key, lambda v: loader(v).offset or 0, [value], returns=types.INT)
+    return functions.python(compiler, key, lambda v: loader(v).offset or 0, [value], returns=types.INT)
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {

@@ -9,7 +9,9 @@ from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Table
 from airflow_provider_mssql_cdc.embedded.engine.values import collations, types
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
+from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
+    converter,
+)
 from airflow_provider_mssql_cdc.embedded.engine.values.types import INT
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 

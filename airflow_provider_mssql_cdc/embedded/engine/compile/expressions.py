@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.embedded import halves
-from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, functions, operators
+from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, functions, operators, select
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import literal, syntax_error
-from airflow_provider_mssql_cdc.embedded.engine.values import conversions, moments, types
+from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import collation
+from airflow_provider_mssql_cdc.embedded.engine.values.stored import WIDE_BIAS
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ def _named(compiler: Compiler, node: tree.Variable | tree.ColumnName, scope: Sco
 
 
 def _predicate(compiler: Compiler, node: tree.Expression, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-
     match node:
         case tree.IsNull():
             operand = value(compiler, node.operand, scope)
@@ -162,7 +161,7 @@ def _negated(compiler: Compiler, operand: Typed) -> Typed:
 
 
 def _negate_wide(stored: bytes | None) -> bytes | None:
-    bias = 2 * conversions.WIDE_BIAS
+    bias = 2 * WIDE_BIAS
     return None if stored is None else (bias - int.from_bytes(stored, "big")).to_bytes(16, "big")
 
 
@@ -234,8 +233,6 @@ def unify(compiler: Compiler, values: list[Typed]) -> list[Typed]:
 
 
 def _in(compiler: Compiler, node: tree.InList, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-
     if isinstance(node.items, tree.Query):
         operand = value(compiler, node.operand, scope)
         inner = select.query(compiler, node.items, scope)
@@ -250,8 +247,6 @@ def _in(compiler: Compiler, node: tree.InList, scope: Scope | None) -> Typed:
 
 
 def _scalar(compiler: Compiler, node: tree.Scalar, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-
     inner = select.query(compiler, node.query, scope)
     if len(inner.columns) != 1:
         raise SqlError(116, "Only one expression can be specified in the select list of a subquery.")

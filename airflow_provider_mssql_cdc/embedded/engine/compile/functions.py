@@ -7,10 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded import halves
+from airflow_provider_mssql_cdc.embedded.engine.compile import (
+    clock_functions,
+    expressions,
+    operators,
+    select,
+    server_functions,
+)
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import guid_from_wire
+from airflow_provider_mssql_cdc.embedded.engine.values.stored import (
+    guid_from_wire,
+)
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
@@ -25,8 +34,6 @@ Handler = "Callable[[Compiler, tree.Call, Scope | None], Typed]"
 
 def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     """A function call. Error 195 for a name that is not known."""
-    from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, select, server_functions
-
     name = node.name[-1].lower()
     if node.over is not None or name in select.NAMES:
         return select.call(compiler, node, scope)
@@ -49,8 +56,6 @@ def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
 
 def global_variable(compiler: Compiler, name: str) -> Typed | None:
     """``@@SPID`` and its like."""
-    from airflow_provider_mssql_cdc.embedded.engine.compile import server_functions
-
     return server_functions.global_variable(compiler, name)
 
 
@@ -58,11 +63,9 @@ def arguments(
     compiler: Compiler, node: tree.Call, scope: Scope | None, *, least: int, most: int | None = None
 ) -> list[Typed]:
     """The call's arguments. Error 174."""
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
-
     if not least <= len(node.arguments) <= (least if most is None else most):
         raise SqlError(174, f"The {node.name[-1].lower()} function requires {least} argument(s).", 15)
-    return [value(compiler, a, scope) for a in node.arguments]
+    return [expressions.value(compiler, a, scope) for a in node.arguments]
 
 
 def python(
@@ -145,18 +148,14 @@ def _concat(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
 
 
 def _coalesce(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import unify
-
-    values = unify(compiler, arguments(compiler, node, scope, least=2, most=254))
+    values = expressions.unify(compiler, arguments(compiler, node, scope, least=2, most=254))
     sql = f"coalesce({', '.join(v.sql for v in values)})"
     return Typed(sql, values[0].type, all(v.nullable for v in values), all(v.constant for v in values))
 
 
 def _nullif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.operators import compare
-
     first, second = arguments(compiler, node, scope, least=2)
-    test = compare(compiler, "=", first, second)
+    test = operators.compare(compiler, "=", first, second)
     return Typed(f"(CASE WHEN {test.sql} THEN NULL ELSE {first.sql} END)", first.type)
 
 

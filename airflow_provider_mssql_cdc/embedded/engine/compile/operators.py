@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Typed
 from airflow_provider_mssql_cdc.embedded.engine.values import types
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
+from airflow_provider_mssql_cdc.embedded.engine.values.stored import (
     load,
     overflow,
     store_decimal,

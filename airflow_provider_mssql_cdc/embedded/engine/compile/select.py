@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_mssql_cdc.embedded.engine.compile import operators, sources
+from airflow_provider_mssql_cdc.embedded.engine.compile import expressions, functions, operators, sources
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import OutputColumn, Scope, Typed
-from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate, value
-from airflow_provider_mssql_cdc.embedded.engine.compile.functions import arguments
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
@@ -28,11 +26,11 @@ def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     if name in ("count", "count_big"):
         return _count_aggregate(compiler, node, scope, over=over)
     if name in _RANKING:
-        values = arguments(compiler, node, scope, least=1 if name == "ntile" else 0)
+        values = functions.arguments(compiler, node, scope, least=1 if name == "ntile" else 0)
         return Typed(f"{name}({', '.join(v.sql for v in values)}){over}", types.BIGINT, False)
     if name not in NAMES:
         raise SqlError(195, f"'{name}' is not a window function that the embedded server knows.", 15)
-    (operand,) = arguments(compiler, node, scope, least=1)
+    (operand,) = functions.arguments(compiler, node, scope, least=1)
     if operand.type is not None and operand.type.name == "bit":
         raise SqlError(8117, f"Operand data type bit is invalid for {name} operator.")
     distinct = "DISTINCT " if node.distinct else ""
@@ -46,11 +44,9 @@ def call(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
 
 
 def _window(compiler: Compiler, over: tree.Over, scope: Scope | None) -> str:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
-
     terms = []
     for item in over.order:
-        key = value(compiler, item.expression, scope)
+        key = expressions.value(compiler, item.expression, scope)
         terms.append(compiler.ordered(key) + (" DESC" if item.descending else ""))
     return "ORDER BY " + ", ".join(terms) if terms else ""
 
@@ -59,7 +55,7 @@ def _count_aggregate(compiler: Compiler, node: tree.Call, scope: Scope | None, *
     type_ = types.BIGINT if node.name[-1].lower() == "count_big" else types.INT
     if len(node.arguments) == 1 and isinstance(node.arguments[0], tree.Star):
         return Typed(f"count(*){over}", type_, False)
-    (operand,) = arguments(compiler, node, scope, least=1)
+    (operand,) = functions.arguments(compiler, node, scope, least=1)
     shown = compiler.ordered(operand) if node.distinct else operand.sql
     return Typed(f"count({'DISTINCT ' if node.distinct else ''}{shown}){over}", type_, False)
 
@@ -107,7 +103,7 @@ def _order_term(
             raise SqlError(108, f"The ORDER BY position number {position} is out of range.")
         typed = outputs[position - 1][1][1]
     else:
-        typed = _output(compiler, expression, outputs) or value(compiler, expression, scope)
+        typed = _output(compiler, expression, outputs) or expressions.value(compiler, expression, scope)
     return compiler.ordered(typed) + suffix
 
 
@@ -132,7 +128,7 @@ def _select(
     select_list = ", ".join(f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(items))
     sql = f"SELECT {'DISTINCT ' if node.distinct else ''}{select_list}{from_sql}"
     if node.where is not None:
-        conjuncts.append(predicate(compiler, node.where, scope).sql)
+        conjuncts.append(expressions.predicate(compiler, node.where, scope).sql)
     if conjuncts:
         sql += " WHERE " + " AND ".join(conjuncts)
     sql += _grouping(compiler, node, scope)
@@ -158,7 +154,7 @@ def _select_tail(
             ]
         tail += " ORDER BY " + ", ".join(_order_term(compiler, item, scope, outputs) for item in order)
     if node.top is not None:
-        top = value(compiler, node.top, scope)
+        top = expressions.value(compiler, node.top, scope)
         if top.digits is None:
             raise SqlError(1060, "The embedded server knows TOP with a number only.")
         tail += f" LIMIT {top.sql}"
@@ -171,7 +167,7 @@ def _items(compiler: Compiler, node: tree.Select, scope: Scope) -> list[tuple[st
         if isinstance(item.expression, tree.Star):
             items.extend(compiler.stars(item.expression.qualifier, scope))
             continue
-        typed = value(compiler, item.expression, scope)
+        typed = expressions.value(compiler, item.expression, scope)
         items.append((item.alias or _implied_name(item.expression), typed))
     if node.distinct:
         items = [
@@ -185,7 +181,7 @@ def _implied_name(expression: tree.Expression) -> str:
 
 
 def _grouping(compiler: Compiler, node: tree.Select, scope: Scope) -> str:
-    keys = [value(compiler, g, scope) for g in node.group]
+    keys = [expressions.value(compiler, g, scope) for g in node.group]
     return " GROUP BY " + ", ".join(compiler.ordered(k) for k in keys) if keys else ""
 
 
@@ -228,10 +224,8 @@ def _term(
 
 
 def _values(compiler: Compiler, node: tree.Values, parent: Scope | None) -> CompiledQuery:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import unify
-
-    rows = [[value(compiler, e, parent) for e in row] for row in node.rows]
-    unified = [unify(compiler, list(column)) for column in zip(*rows, strict=True)]
+    rows = [[expressions.value(compiler, e, parent) for e in row] for row in node.rows]
+    unified = [expressions.unify(compiler, list(column)) for column in zip(*rows, strict=True)]
     columns = tuple(
         OutputColumn(f"column{i}", next((v.type for v in c if v.type), types.INT))
         for i, c in enumerate(unified)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions
+from airflow_provider_mssql_cdc.embedded.engine.compile import clock_functions, functions
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Scope, Typed
-from airflow_provider_mssql_cdc.embedded.engine.compile.functions import arguments
 from airflow_provider_mssql_cdc.embedded.engine.parser import tokens
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions
 from airflow_provider_mssql_cdc.embedded.engine.values import types
@@ -72,7 +71,7 @@ def registered(compiler: Compiler, function: ScalarFunction, node: tree.Call, sc
         raise SqlError(
             313, f"An insufficient number of arguments were supplied for the procedure or function {name}."
         )
-    values = arguments(compiler, node, scope, least=len(function.parameters))
+    values = functions.arguments(compiler, node, scope, least=len(function.parameters))
     cast = [compiler.cast(v, t) for v, t in zip(values, function.parameters, strict=True)]
     call = function.call
     compiler.needs.reads_data = True
@@ -99,7 +98,7 @@ def _asked(
     """A function that asks the session; text arguments come as nvarchar."""
 
     def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
-        values = arguments(compiler, node, scope, least=least, most=most)
+        values = functions.arguments(compiler, node, scope, least=least, most=most)
         text = [v if not types.is_text(v.known) else compiler.cast(v, types.nvarchar()) for v in values]
         sql = compiler.function(
             ("asked", key),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_mssql_cdc.embedded.engine.compile import expressions, select
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Relation, Scope, Typed
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse_expression
@@ -47,8 +48,6 @@ def _source(compiler: Compiler, source: tree.Source, scope: Scope) -> tuple[str,
 
 
 def _join(compiler: Compiler, source: tree.Join, scope: Scope) -> tuple[str, list[str]]:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import predicate
-
     left, conjuncts = _source(compiler, source.left, scope)
     right, more = _source(compiler, source.right, scope)
     right = f"({right})" if isinstance(source.right, tree.Join) else right
@@ -56,7 +55,8 @@ def _join(compiler: Compiler, source: tree.Join, scope: Scope) -> tuple[str, lis
         return f"{left} CROSS JOIN {right}", conjuncts + more
     if source.kind != "INNER":
         _become_nullable(scope)
-    condition = "1" if source.condition is None else predicate(compiler, source.condition, scope).sql
+    assert source.condition is not None
+    condition = expressions.predicate(compiler, source.condition, scope).sql
     if source.kind == "INNER":
         return f"{left} JOIN {right} ON {condition}", conjuncts + more
     return f"{left} {_JOINS[source.kind]} {right} ON {' AND '.join([*more, condition])}", conjuncts
@@ -75,8 +75,6 @@ def derived(alias: str, name: str | None, inner: CompiledQuery, columns: tuple[s
 
 
 def _derived(compiler: Compiler, source: tree.DerivedSource, scope: Scope) -> tuple[str, list[str]]:
-    from airflow_provider_mssql_cdc.embedded.engine.compile import select
-
     alias = compiler.alias()
     inner = select.query(compiler, source.query, scope.parent)
     scope.relations.append(derived(alias, source.alias, inner, source.columns))
@@ -122,9 +120,8 @@ def column_sql(column: Column, alias: str) -> Typed:
 
 
 def _computed(compiler: Compiler, column: Column, plain: list[tuple[str, Typed]]) -> Typed:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.expressions import value
-
-    typed = value(compiler, parse_expression(column.computed or ""), Scope([Relation(None, (), plain)]))
+    scope = Scope([Relation(None, (), plain)])
+    typed = expressions.value(compiler, parse_expression(column.computed or ""), scope)
     return compiler.cast(typed, column.type)
 
 

@@ -196,13 +196,11 @@ class Parser(PermissionParser):
         return True
 
     def _rare_column_option(self, values: dict[str, object]) -> bool:
-        if self.take("PERSISTED"):
-            values["persisted"] = True
-        elif self.take("SPARSE"):
+        if self.take("SPARSE"):
             values["sparse"] = True
         elif self.take("COLUMN_SET", "FOR", "ALL_SPARSE_COLUMNS"):
             values["column_set"] = True
-        elif self.take("ROWGUIDCOL") or self.take("NOT", "FOR", "REPLICATION"):
+        elif self.take("PERSISTED") or self.take("ROWGUIDCOL") or self.take("NOT", "FOR", "REPLICATION"):
             pass
         elif self.take("ENCRYPTED", "WITH"):
             self._skip_parentheses()

@@ -15,7 +15,6 @@ class ColumnDefinition:
     identity: tuple[int, int] | None = None
     default: Expression | None = None
     computed: Expression | None = None
-    persisted: bool = False
     collation: str | None = None
     sparse: bool = False
     column_set: bool = False

@@ -1,16 +1,20 @@
-"""Statements that steer: variables, SET, transactions, USE; sp_executesql."""
+"""Statements that steer: variables, SET, transactions, USE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
 from airflow_provider_mssql_cdc.embedded.engine.compile.server_functions import OPTION_BITS
 from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
+from airflow_provider_mssql_cdc.embedded.engine.run import execution
+from airflow_provider_mssql_cdc.embedded.engine.schema.tables import collated
+from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
+    converter,
+)
 from airflow_provider_mssql_cdc.embedded.seam import (
     Message,
-    Parameter,
     ResultSet,
     RowCount,
     SqlError,
@@ -27,8 +31,6 @@ _LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABL
 
 def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
     """One such statement."""
-    from airflow_provider_mssql_cdc.embedded.engine.run import execution
-
     match statement:
         case tree.Declare():
             _declare(session, statement)
@@ -45,10 +47,7 @@ def run(session: Session, statement: tree.Statement) -> Iterator[Outcome]:
 
 
 def _declare(session: Session, statement: tree.Declare) -> None:
-    from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
-    from airflow_provider_mssql_cdc.embedded.engine.run import execution
-    from airflow_provider_mssql_cdc.embedded.engine.schema.tables import collated
-
+    """Variables, NULL or with their first values."""
     catalog = session.catalog()
     compiler = Compiler(session.engine.registry, catalog, {})
     for name, type_name, initial in statement.variables:
@@ -107,24 +106,3 @@ def create_database(session: Session, node: ddl_tree.CreateDatabase) -> None:
     if not session.is_sysadmin:
         raise SqlError(262, "CREATE DATABASE permission denied in database 'master'.", 14)
     session.engine.create_database(node.name, node.collation)
-
-
-def execute_sql(session: Session, parameters: Sequence[Parameter]) -> Iterator[Outcome]:
-    """sp_executesql: the statement, the parameters' declaration, their values."""
-    from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse
-    from airflow_provider_mssql_cdc.embedded.engine.run import runner
-
-    text = str(parameters[0].value)
-    declared = parse(f"DECLARE {parameters[1].value}") if len(parameters) > 1 and parameters[1].value else ()
-    kept, session.variables = session.variables, {}
-    try:
-        names: list[str] = []
-        for statement in declared:
-            assert isinstance(statement, tree.Declare)
-            _declare(session, statement)
-            names = [name for name, _, _ in statement.variables]
-        for place, parameter in enumerate(parameters[2:]):
-            set_variable(session, parameter.name.lower() or names[place], parameter.type, parameter.value)
-        yield from runner.batch(session, parse(text), text=text)
-    finally:
-        session.variables = kept

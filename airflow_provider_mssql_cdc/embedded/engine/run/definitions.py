@@ -10,7 +10,9 @@ from airflow_provider_mssql_cdc.embedded.engine.parser import ddl_tree, tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions, tables
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Column, Table
-from airflow_provider_mssql_cdc.embedded.engine.values.conversions import converter
+from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
+    converter,
+)
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from airflow_provider_mssql_cdc.embedded.engine.compile import dml
 from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiled, Scope
 from airflow_provider_mssql_cdc.embedded.engine.parser import tree
 from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
-from airflow_provider_mssql_cdc.embedded.engine.run import transactions
+from airflow_provider_mssql_cdc.embedded.engine.run import execution, transactions
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.compile.context import Compiler
@@ -51,8 +51,6 @@ def split_update(
     session: Session, write: WriteTransaction, catalog: Catalog, *, node: tree.Update, table: Table
 ) -> int:
     """Delete the rows, insert them with their new keys; all or nothing. Errors 2601, 2627."""
-    from airflow_provider_mssql_cdc.embedded.engine.run import execution
-
     ready = execution.compiled(session, catalog, (node.text, "split"), lambda c: compile_rows(c, node, table))
     rows = execution.start(session, write.link, catalog, ready=ready).fetchall()
     keys = dml.keys(table)

@@ -12,6 +12,8 @@ from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
     converter,
+)
+from airflow_provider_mssql_cdc.embedded.engine.values.stored import (
     guid_from_wire,
     guid_to_wire,
     load,

@@ -202,9 +202,6 @@ def procedure(
     if text:
         for hook in session.engine.hooks.before_statement:
             hook(session, text)
-    if name[-1].lower() == "sp_executesql":
-        yield from control.execute_sql(session, parameters)
-        return
     found = session.engine.registry.procedure(name)
     if found is None:
         raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", 16, 62)

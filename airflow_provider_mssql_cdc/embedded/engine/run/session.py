@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_mssql_cdc.embedded.engine.parser import tokens
 from airflow_provider_mssql_cdc.embedded.engine.parser.ddl import parse
-from airflow_provider_mssql_cdc.embedded.engine.run import transactions
+from airflow_provider_mssql_cdc.embedded.engine.run import execution, runner, transactions
 from airflow_provider_mssql_cdc.embedded.engine.run.results import encoder, guessed_type, python_rows
 from airflow_provider_mssql_cdc.embedded.engine.run.transactions import Transactions, WriteTransaction
 from airflow_provider_mssql_cdc.embedded.seam import (
@@ -87,8 +88,6 @@ class Session:
 
     def execute(self, sql: str, parameters: Sequence[Parameter] = ()) -> Iterator[Outcome]:
         """Run a batch. Errors: SqlError by SQL Server's numbers, DropConnection."""
-        from airflow_provider_mssql_cdc.embedded.engine.run import runner
-
         self._cancelled.clear()
         self.close_cursor()
         self.variables = {p.name.lower(): (p.type, p.value) for p in parameters}
@@ -96,9 +95,6 @@ class Session:
 
     def call(self, procedure: str, parameters: Sequence[Parameter]) -> Iterator[Outcome]:
         """Run a stored procedure. Error 2812."""
-        from airflow_provider_mssql_cdc.embedded.engine.parser import tokens
-        from airflow_provider_mssql_cdc.embedded.engine.run import runner
-
         self._cancelled.clear()
         self.close_cursor()
         return runner.procedure(self, tokens.split(procedure), parameters, text=procedure)
@@ -155,8 +151,6 @@ class Session:
 
     def plan(self, sql: str, *values: Any) -> str:
         """How SQLite would run a query (EXPLAIN QUERY PLAN), one line per step."""
-        from airflow_provider_mssql_cdc.embedded.engine.run import execution
-
         self.variables = {p.name: (p.type, p.value) for p in self.parameters(values)}
         return execution.plan(self, sql)
 
@@ -172,8 +166,6 @@ class Session:
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Run a statement for each row of Python values (``?``, ``%s`` or ``@p1`` …) in one transaction."""
-        from airflow_provider_mssql_cdc.embedded.engine.run import execution
-
         return execution.executemany(self, sql, rows)
 
     # what the engine's parts call

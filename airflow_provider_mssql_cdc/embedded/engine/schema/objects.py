@@ -29,7 +29,6 @@ class Column:
     identity: tuple[int, int] | None = None
     default: str | None = None
     computed: str | None = None
-    persisted: bool = False
     sparse: bool = False
     column_set: bool = False
     mask: str | None = None

@@ -45,7 +45,7 @@ def column_of(compiler: Compiler, node: ddl_tree.ColumnDefinition, table: Table 
         shown = [] if table is None else [(c.name, column_sql(c, "")) for c in table.stored_columns]
         typed = value(compiler, node.computed, Scope([Relation(None, (), shown)]))
         type_ = collated(typed.known, None, compiler.catalog)
-        return Column(node.name, type_, nullable=typed.nullable, computed=node.text, persisted=node.persisted)
+        return Column(node.name, type_, nullable=typed.nullable, computed=node.text)
     assert node.type is not None
     type_ = collated(compiler.type_of(node.type, default_length=1), node.collation, compiler.catalog)
     alias = compiler.catalog.aliases.get(_alias_key(compiler.catalog, node.type.name))

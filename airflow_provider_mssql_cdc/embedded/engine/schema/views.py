@@ -8,6 +8,7 @@ from airflow_provider_mssql_cdc.embedded.engine.parser.tokens import quote
 from airflow_provider_mssql_cdc.embedded.engine.run.registry import View
 from airflow_provider_mssql_cdc.embedded.engine.schema import permissions
 from airflow_provider_mssql_cdc.embedded.engine.schema.objects import Catalog, Table
+from airflow_provider_mssql_cdc.embedded.engine.schema.server_views import SERVER_VIEWS
 from airflow_provider_mssql_cdc.embedded.engine.values import types
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 
@@ -156,8 +157,6 @@ VIEWS: dict[str, tuple[str, Callable[[Session], Any]]] = {
 
 def register(registry: Registry) -> None:
     """All catalog views."""
-    from airflow_provider_mssql_cdc.embedded.engine.schema.server_views import SERVER_VIEWS
-
     for name, (text, rows) in VIEWS.items():
         schema, _, view = name.partition(".")
         registry.add_view(schema, view, View(columns(text), rows, cached=True))

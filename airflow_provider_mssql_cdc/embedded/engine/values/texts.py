@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mssql_cdc.embedded import halves
 from airflow_provider_mssql_cdc.embedded.engine.values import moments, types
 from airflow_provider_mssql_cdc.embedded.engine.values.collations import DEFAULT, collation
+from airflow_provider_mssql_cdc.embedded.engine.values.stored import (
+    guid_from_wire,
+    guid_text,
+    store_binary,
+    store_decimal,
+    store_float,
+    store_integer,
+)
 from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
 
 if TYPE_CHECKING:
@@ -50,8 +58,6 @@ def to_text(source: SqlType, target: SqlType, style: int | None) -> Callable[[An
     if family == "moment":
         return lambda v: moments.render(v, source, style)
     if family == "guid":
-        from airflow_provider_mssql_cdc.embedded.engine.values.conversions import guid_text
-
         return guid_text
     if family == "binary":
         return _binary_text(target, style)
@@ -75,15 +81,13 @@ def _binary_text(target: SqlType, style: int | None) -> Callable[[bytes], str]:
 
 def from_text(target: SqlType, style: int | None, *, source: SqlType, assign: bool) -> Callable[[str], Any]:
     """From text to stored values of ``target``. Errors 241, 245, 248, 8114, 8169, 235."""
-    from airflow_provider_mssql_cdc.embedded.engine.values import conversions
-
     family = types.family(target)
     if family == "integer":
         return lambda v: _text_to_integer(v, source, target)
     if family == "decimal":
-        return lambda v: conversions.store_decimal(_number(v, source, target), target)
+        return lambda v: store_decimal(_number(v, source, target), target)
     if family == "float":
-        return lambda v: conversions.store_float(float(_number(v, source, target)), target)
+        return lambda v: store_float(float(_number(v, source, target)), target)
     if family == "moment":
         return lambda v: moments.store(moments.parse(v, target.name), target)
     if family == "guid":
@@ -94,8 +98,6 @@ def from_text(target: SqlType, style: int | None, *, source: SqlType, assign: bo
 
 
 def _text_to_integer(text: str, source: SqlType, target: SqlType) -> int:
-    from airflow_provider_mssql_cdc.embedded.engine.values.conversions import store_integer
-
     stripped = text.strip(" ")
     if target.name == "bit" and stripped.lower() in ("true", "false"):
         return int(stripped.lower() == "true")
@@ -130,8 +132,6 @@ def _number(text: str, source: SqlType, target: SqlType) -> Decimal:
 
 
 def _text_to_guid(text: str) -> bytes:
-    from airflow_provider_mssql_cdc.embedded.engine.values.conversions import guid_from_wire
-
     body = text.strip(" ")
     body = body[1:-1] if body.startswith("{") and body.endswith("}") else body[:36]
     pieces = [len(piece) for piece in body.split("-")]
@@ -143,8 +143,6 @@ def _text_to_guid(text: str) -> bytes:
 def _text_to_binary(
     target: SqlType, style: int | None, *, source: SqlType, assign: bool
 ) -> Callable[[str], bytes]:
-    from airflow_provider_mssql_cdc.embedded.engine.values.conversions import store_binary
-
     fit = store_binary(target, assign=assign)
     if style in (1, 2):
         return lambda v: fit(_hex_bytes(v, source, target, prefix=style == 1))
