@@ -110,10 +110,12 @@ def test_it_is_the_same_one_commit_by_commit_and_in_a_repair(make: Make, driver:
     assert stored(world) == inserted
 
 
-def test_a_commit_s_time_asked_alone_is_that_of_its_row(make: Make) -> None:
-    world = make("Europe/Berlin", BERLIN - timedelta(hours=4))
+@pytest.mark.parametrize("named", [True, False], ids=["named zone", "offset of the moment"])
+def test_a_commit_s_time_asked_alone_is_that_of_its_row(make: Make, named: bool) -> None:
+    world = make("Europe/Berlin", BERLIN - timedelta(hours=4), named=named)
     world.bootstrap()
-    insert_at(world, *around(BERLIN))
+    instants = around(BERLIN)
+    insert_at(world, *(at + timedelta(microseconds=3_701) * n for n, at in enumerate(instants)))
     world.changes()
     with world.session() as session:
         for row in world.bronze("_operation = 2"):
