@@ -10,10 +10,9 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
 from airflow_provider_mssql_cdc.source.watermarks import (
-    capture_trouble,
-    captured,
     commits_before,
     entry_past,
+    how_far,
     now,
 )
 
@@ -48,8 +47,7 @@ def look_at_capture(
     passed = _passed(session, target, capture_instance=capture_instance, source=source)
     if passed is not None:
         return CaptureAnswer(passed, f"capture has passed {target} at {passed}")
-    reason = capture_trouble(session)
-    return CaptureAnswer(None, reason or f"capture is at {captured(session)} and has not passed {target} yet")
+    return CaptureAnswer(None, f"capture has not passed {target}: {how_far(session)}")
 
 
 def _passed(

@@ -169,8 +169,8 @@ class ChangesRun:
     def state(self) -> ChangesState:
         return read_changes_state(self.bronze.table)
 
-    def note(self, sentence: str) -> None:
-        """Keep a sentence for the outcome, and say it now."""
+    def note(self, sentence: str, *, level: int = logging.WARNING) -> None:
+        """Keep a sentence for the outcome, and log it now: what nothing needs to be done about as INFO."""
         if sentence not in self.notes:
             self.notes.append(sentence)
-            log.warning("%s: %s", self.table.label, sentence)
+            log.log(level, "%s: %s", self.table.label, sentence)

@@ -48,7 +48,12 @@ from airflow_provider_mssql_cdc.planning.windows import (
     moves_without_rows,
     readings_of,
 )
-from airflow_provider_mssql_cdc.source.watermarks import capture_trouble, commit_time, commits_before
+from airflow_provider_mssql_cdc.source.watermarks import (
+    capture_trouble,
+    commit_time,
+    commits_before,
+    how_far,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
@@ -168,7 +173,7 @@ def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]
         refuse_other_history(session, source.instance, bronze=bronze, label=request.table.label)
         write_missing_facts(run)
         if trouble := capture_trouble(session):
-            run.note(trouble)
+            run.note(trouble.sentence, level=logging.WARNING if trouble.seen else logging.INFO)
         outcome = _act(run)
         if request.attempt.try_number > 1:
             remove_dead_files(run.bronze)
@@ -206,8 +211,7 @@ def _act(run: ChangesRun) -> Outcome:
 def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
     upper, passed = commits_before(run.session, interval.end)
     if passed is None:
-        reason = capture_trouble(run.session) or f"capture is at {run.source.reach().reached}"
-        return Waiting(interval.end, reason)
+        return Waiting(interval.end, how_far(run.session))
     lower, _ = commits_before(run.session, interval.start)
     base = run.coverage.base
     kept = run.source.reach().keeps(base) or any(reach.keeps(base) for reach in run.source.bridges())

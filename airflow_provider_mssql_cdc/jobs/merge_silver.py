@@ -32,7 +32,7 @@ from airflow_provider_mssql_cdc.lake.silver.table import (
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.planning.coverage import Consistency, consistency
+from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, Consistency, consistency
 from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_uncertain_key, silver_key
 from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, UpToDate, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
@@ -113,7 +113,10 @@ def _merge_once(
     if not isinstance(decision, UpToDate):
         bronze.refuse_thinned(snapshot)
     if order.wait_consistent and not past.passed:
-        return Awaited(f"{order.table.label}: silver stays as it is: {past.reason}")
+        return Awaited(
+            f"{order.table.label}: silver stays as it is: {past.reason}. mssql_cdc_changes reads them as far "
+            f"as capture has come. {CAPTURE_MOVES}"
+        )
     if silver is None or isinstance(decision, Rebuild):
         silver = _with_the_sources_key(order, bronze, silver, connect=connect)
     request = MergeRequest(

@@ -20,6 +20,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
 from airflow_provider_mssql_cdc.planning.history import is_other_object
 from airflow_provider_mssql_cdc.source.measure import cut_ranges
 from airflow_provider_mssql_cdc.source.watermarks import now
@@ -140,8 +141,7 @@ def record_snapshot(
         if time.monotonic() >= deadline:
             raise NotReadyYet(
                 f"{label}: capture is still at {snapshot}, bronze holds snapshot {newest}, and "
-                "a resnapshot needs a later LSN. Capture moves with the next commit, or within about five "
-                "minutes on a quiet database; if it does not, look at the capture job"
+                f"a resnapshot needs a later LSN. {CAPTURE_MOVES}"
             )
         if not told:
             log.info(

@@ -17,6 +17,7 @@ from airflow_provider_mssql_cdc.errors import (
     ValueDoesNotFit,
 )
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
+from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.staging import stage_range
@@ -218,7 +219,7 @@ def _stage(
             commit_ts=committed_at,
             instance=source.description.instance.name,
             columns=source.lake_columns,
-            batches=batches,
+            batches=ReadMeter(label).watched(batches),
             attempt=attempt.label,
         )
         if verify_since is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError, Re
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
 from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
+from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
 from airflow_provider_mssql_cdc.jobs.read_range import rows_of_range
 from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
     wave_facts,
@@ -84,7 +85,8 @@ def stage_wave(
     refuse_lost_changes(session, instance, state=bronze.state, label=label)
     committed_at = commit_time(session, stamp)
     on_step("stamped")
-    began, counter = time.monotonic(), _Megabytes()
+    began = time.monotonic()
+    meter = ReadMeter(f"{label}, wave {wave}", plan.start.chunk_rows * plan.chunk_count_of(wave))
     prefix = f"{PlanId.new(plan.snapshot, attempt.run)}-w{wave:05d}"
     files: list[StagedFile] = []
     for chunk in plan.chunks_of(wave):
@@ -95,12 +97,12 @@ def stage_wave(
                 prefix=f"{prefix}-c{chunk.index:06d}-{attempt.label}",
                 stamp=RowStamp(instance.name, stamp, committed_at, snapshot=plan.snapshot, chunk=chunk.index),
                 columns=source.lake_columns,
-                batches=counter.passing(batches),
+                batches=meter.watched(batches),
             )
         on_step("read")
     after = horizon(session, instance)
     on_step("staged")
-    return StagedWave(stamp, committed_at, tuple(files), after, time.monotonic() - began, counter.megabytes)
+    return StagedWave(stamp, committed_at, tuple(files), after, time.monotonic() - began, meter.megabytes)
 
 
 def _stamp(session: SourceSession, source: LoadableTable, plan: StoredPlan) -> Lsn:
@@ -118,18 +120,6 @@ def _stamp(session: SourceSession, source: LoadableTable, plan: StoredPlan) -> L
             "another replica answered when it was opened. Trying again may reach one that has caught up"
         )
     return stamp
-
-
-class _Megabytes:
-    """Counts the record batches that pass."""
-
-    def __init__(self) -> None:
-        self.megabytes = 0.0
-
-    def passing(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            self.megabytes += batch.nbytes / 1e6
-            yield batch
 
 
 log = logging.getLogger(__name__)

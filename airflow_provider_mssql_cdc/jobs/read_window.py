@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import logging
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied, SourceObjectMissing, StatementFailed
 from airflow_provider_mssql_cdc.jobs.change_facts import write_change_facts
 from airflow_provider_mssql_cdc.jobs.change_source import RecordedColumns
 from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun, WindowRows
 from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
+from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
 from airflow_provider_mssql_cdc.lake.changes import (
     COMMITS_SCHEMA,
     ChangeStamp,
@@ -41,6 +40,7 @@ def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColu
     columns = run.source.recorded(instance)
     if instance.identity in run.judged:
         return _known_to_bronze(run, columns)
+    history = _history(run, instance)
     decision = decide_schema(
         column_drift(run.bronze, columns.lake_columns),
         instance=instance.name,
@@ -52,9 +52,11 @@ def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColu
         run.note(
             f"column(s) {', '.join(decision.uncaptured)} of the source table are not recorded by capture "
             f"instance {instance.name}, so bronze does not have them; a second capture instance would record "
-            "them"
+            "them",
+            # Left out when CDC was enabled, on purpose, where no DDL came after it.
+            level=logging.WARNING if history else logging.INFO,
         )
-    _record(run, instance, decision)
+    _record(run, instance, decision, history)
     if decision.add:
         add_columns(run.bronze, decision.add)
     run.judged.add(instance.identity)
@@ -68,9 +70,11 @@ def _known_to_bronze(run: ChangesRun, columns: RecordedColumns) -> RecordedColum
     return RecordedColumns(known, columns.recorded, columns.has_command_id)
 
 
-def _record(run: ChangesRun, instance: CaptureInstance, decision: SchemaDecision) -> None:
+def _record(
+    run: ChangesRun, instance: CaptureInstance, decision: SchemaDecision, history: list[dict[str, Any]]
+) -> None:
     """One ``schema_change`` row per DDL statement, and one for columns that are added on purpose."""
-    for change in _history(run, instance):
+    for change in history:
         lsn = lsn_of(change["ddl_lsn"])
         if lsn is not None:
             detail = {"ddl": change["ddl_command"], "ddl_time": str(change["ddl_time"])}
@@ -99,37 +103,7 @@ def _history(run: ChangesRun, instance: CaptureInstance) -> list[dict[str, Any]]
         return []
 
 
-MEGABYTE = 1_000_000
 _NO_LIMIT = 2**31 - 1
-
-
-class Sized(Protocol):
-    """A batch of rows, as far as it is weighed here."""
-
-    @property
-    def nbytes(self) -> int: ...
-
-
-Batch = TypeVar("Batch", bound=Sized)
-
-
-@dataclass(slots=True)
-class _Meter:
-    """What passed through, and how long was waited for it."""
-
-    seconds: float = 0.0
-    read_bytes: int = 0
-    _since: float = field(default=0.0, repr=False)
-
-    def watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        while True:
-            since = time.monotonic()
-            batch = next(batches, None)
-            self.seconds += time.monotonic() - since
-            if batch is None:
-                return
-            self.read_bytes += batch.nbytes
-            yield batch
 
 
 def read_window(
@@ -147,7 +121,8 @@ def read_window(
     last = commits.last
     if last is not None and limit is not None and len(commits) >= limit:
         window = Window(window.after, last.lsn)
-    stamp, meter = ChangeStamp(instance.name, commits, batch), _Meter()
+    stamp = ChangeStamp(instance.name, commits, batch)
+    meter = ReadMeter(f"{run.table.label}: changes in {window}")
     statement = change_rows(
         instance.name,
         columns.columns,
@@ -172,7 +147,7 @@ def read_window(
         until=last if last is not None and last.lsn == window.until else None,
         batch=batch,
         read_seconds=meter.seconds,
-        read_mb=meter.read_bytes / MEGABYTE,
+        read_mb=meter.megabytes,
     )
 
 

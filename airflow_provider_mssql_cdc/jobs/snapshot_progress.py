@@ -48,7 +48,8 @@ def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None 
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
         hours = headroom_hours(session, source.description.instance, position=coverage.changes)
-        notes = [progress.note, _lost_changes(session, table, coverage.changes), capture_trouble(session)]
+        trouble = capture_trouble(session)
+        notes = [progress.note, _lost_changes(session, table, coverage.changes), trouble and trouble.sentence]
     return replace(progress, headroom_hours=hours, note="; ".join(filter(None, notes)) or None)
 
 

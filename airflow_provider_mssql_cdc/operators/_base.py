@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
 
 _DRAWING = re.compile(r"\x1b\[\d+m|↳")
 
@@ -66,7 +69,7 @@ class MssqlCdcOperator(BaseOperator):
         try:
             return content.rendered(lambda value: self._rendered(value, context, jinja_env, set()))
         except ConfigurationError as exc:
-            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
+            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from None
 
     def _rendered(self, content: Any, context: Context, jinja_env: Any, seen_oids: set[int] | None) -> Any:
         """A text without a template stays as it is.
@@ -86,15 +89,24 @@ class MssqlCdcOperator(BaseOperator):
         try:
             self.table = self._table_with_storage()
             return self.run_job(context)
-        except MssqlCdcError as exc:
-            if exc.retryable:
-                raise
-            raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
-        except OSError as exc:  # delta-rs and Arrow raise it for all that a store says; drivers do not
-            raise StorageFailed(
+        except (MssqlCdcError, OSError) as exc:
+            # Airflow logs what reaches it with all frames, and those of its causes: the remedy would stand
+            # above dozens of lines. So they are logged here, for those who look for them.
+            log.debug("where the task failed", exc_info=exc)
+            error = self._for_airflow(exc)
+        raise error
+
+    def _for_airflow(self, exc: MssqlCdcError | OSError) -> Exception:
+        """The error that is to be seen: without frames and causes, of a class that is retried or not."""
+        if isinstance(exc, OSError):  # delta-rs and Arrow raise it for all that a store says; drivers do not
+            exc = StorageFailed(
                 f"{self.table.label}: a folder or an object store of its Delta tables failed: {_plain(exc)}. "
                 "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
-            ) from exc
+            )
+        if not exc.retryable:
+            return AirflowFailException(f"{type(exc).__name__}: {exc}")
+        exc.__cause__, exc.__suppress_context__ = None, True
+        return exc.with_traceback(None)
 
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError

@@ -11,6 +11,14 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
 
+CAPTURE_MOVES = (
+    "Capture moves with the next commit: on a quiet database commit something in a tracked table, or wait "
+    "for the idle entry that capture writes about every five minutes. If it does not come, look at the "
+    "capture job (EXEC sys.sp_cdc_help_jobs; on Azure SQL Database a scheduler runs it, unless the database "
+    "is paused)"
+)
+"""What to do where something waits for capture on a database without commits."""
+
 
 def started_at(position: Lsn) -> Coverage:
     """Coverage that begins: changes lead on from this position, and none is here yet."""

@@ -6,6 +6,7 @@ not be told with the rights at hand.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -60,26 +61,34 @@ def _cdc_off(facts: SourceFacts) -> str:
 
 
 def _no_instance(facts: SourceFacts) -> str:
-    """The help procedure showed nothing: off, unknown, or not visible to this login."""
-    asked = facts.capture_instance
+    """The help procedure showed nothing: off, unknown, misspelt, or not visible to this login."""
+    asked, meant = facts.capture_instance, _did_you_mean(facts)
     if facts.table is not None and facts.tracked:
         return (
             f"capture instance {asked} is not visible to user {facts.login}, though CDC tracks "
             f"{facts.table.label}: {_grant(facts)}; {grant_changes(asked, facts.login)}; "
-            f"{_gating_role(facts)}"
+            f"{_gating_role(facts)}{meant}"
         )
     if facts.table is not None and facts.tracked is False:
         return (
             f"change data capture is off for table {facts.table.label}: EXEC sys.sp_cdc_enable_table "
             f"@source_schema = N'{_literal(facts.table.schema)}', "
-            f"@source_name = N'{_literal(facts.table.name)}', @role_name = NULL"
+            f"@source_name = N'{_literal(facts.table.name)}', @role_name = NULL{meant}"
         )
     missing = (
         f"there is no capture instance {asked} in database {facts.database} that user {facts.login} sees"
     )
     if facts.other_instances:
-        return f"{missing}; visible ones: {', '.join(sorted(facts.other_instances))}. {_all_grants(facts)}"
+        visible = ", ".join(sorted(facts.other_instances))
+        return f"{missing}; visible ones: {visible}{meant or '.'} {_all_grants(facts)}"
     return f"{missing}, and no other one. {_all_grants(facts)}"
+
+
+def _did_you_mean(facts: SourceFacts) -> str:
+    """A question about the visible names that are close; case is no difference."""
+    names = {name.casefold(): name for name in facts.other_instances}
+    close = difflib.get_close_matches(facts.capture_instance.casefold(), names)
+    return f". Did you mean {' or '.join(names[name] for name in close)}?" if close else ""
 
 
 def _all_grants(facts: SourceFacts) -> str:

@@ -84,7 +84,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         try:
             BaseSensorOperator.execute(self, context)
         except AirflowSensorTimeout as exc:
-            raise AirflowSensorTimeout(f"{exc} {self._reason}") from exc
+            raise AirflowSensorTimeout(f"{exc} {self._reason}") from None
         return self._reached
 
     def poke(self, context: Context) -> bool:

@@ -17,16 +17,14 @@ from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.changes import CommitStamp, RepeatedHour
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
 from airflow_provider_mssql_cdc.planning.windows import GRID_STEP, WallClock, grid_start, wall_cut
 from airflow_provider_mssql_cdc.source.instances import refreshed
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import cdc
 
 _ASKING = "asking for watermarks"
-_NOT_READY = (
-    "capture has not reached it yet. It does within about five minutes when the capture job runs "
-    "(EXEC sys.sp_cdc_help_jobs; on Azure SQL Database a scheduler runs it, unless the database is paused)"
-)
+_NOT_READY = f"capture has not reached it yet. {CAPTURE_MOVES}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,20 +247,42 @@ def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
     return Lsn.from_server(session.value(cdc.first_entry_past(horizon.lsn, local), doing=_ASKING_CAPTURE))
 
 
-def capture_trouble(session: SourceSession, *, stale_seconds: float = STALE_SECONDS) -> str | None:
+@dataclass(frozen=True, slots=True)
+class CaptureTrouble:
+    """A sentence on the capture job.
+
+    :param seen: capture looks stopped; else nothing could be told, which is usual on a new database and
+        for a login with few rights.
+    """
+
+    sentence: str
+    seen: bool
+
+
+def how_far(session: SourceSession) -> str:
+    """Where capture is, what is wrong with it where that can be told, and what to do."""
+    trouble = capture_trouble(session)
+    said = f"{trouble.sentence}. " if trouble else ""
+    todo = "" if trouble is not None and trouble.seen else f". {CAPTURE_MOVES}"
+    return f"{said}capture is at {captured(session) or 'no LSN yet'}{todo}"
+
+
+def capture_trouble(session: SourceSession, *, stale_seconds: float = STALE_SECONDS) -> CaptureTrouble | None:
     """What is wrong with capture as far as this login can tell; None when it works."""
     with contextlib.suppress(PermissionDenied, SourceObjectMissing, StatementFailed):
         newest, age_seconds = newest_capture(session)
         if age_seconds is None:
-            return (
+            return CaptureTrouble(
                 "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or this login "
-                "may not read it"
+                "may not read it",
+                seen=False,
             )
         if age_seconds <= stale_seconds:
             return None
-        return (
+        return CaptureTrouble(
             f"capture last wrote {age_seconds / 60:.0f} minutes ago ({newest}): the capture job looks "
             "stopped (EXEC sys.sp_cdc_start_job); after a failover it has to be made on the new primary, and "
-            "a paused serverless database does not capture"
+            "a paused serverless database does not capture",
+            seen=True,
         )
-    return "whether the capture job runs cannot be told with this login's rights"
+    return CaptureTrouble("whether the capture job runs cannot be told with this login's rights", seen=False)

@@ -158,3 +158,28 @@ def test_columns_whose_collation_is_not_the_databases_are_named() -> None:
     ]
     (note,) = preflight(GOOD, columns=columns).notes
     assert note.startswith("column(s) [c] have another collation")
+
+
+@pytest.mark.parametrize(
+    ("asked", "visible", "meant"),
+    [
+        ("dbo_order", ("dbo_orders", "sales_customers"), "Did you mean dbo_orders?"),
+        ("DBO_ODERS", ("dbo_orders",), "Did you mean dbo_orders?"),
+        ("dbo.orders", ("dbo_orders",), "Did you mean dbo_orders?"),
+        ("orders", ("dbo_orders", "zzz"), "Did you mean dbo_orders?"),
+        ("dbo_orders_v3", ("dbo_Orders_v2", "hr"), "Did you mean dbo_Orders_v2?"),
+        ("dbo_größen", ("dbo_groessen", "dbo_GRÖSSE"), "Did you mean dbo_GRÖSSE or dbo_groessen?"),
+        ("dbo_orders", ("hr_people",), None),
+        ("dbo_orders", (), None),
+    ],
+)
+@pytest.mark.parametrize("table", [{"table": None, "tracked": None}, {"tracked": True}, {"tracked": False}])
+def test_a_name_close_to_a_visible_instance_is_asked_about(
+    asked: str, visible: tuple[str, ...], meant: str | None, table: dict[str, Any]
+) -> None:
+    facts = replace(GOOD, instance=None, capture_instance=asked, other_instances=visible, **table)
+    (problem,) = preflight(facts).problems
+    if meant is None:
+        assert "Did you mean" not in problem
+    else:
+        assert meant in problem

@@ -150,6 +150,7 @@ def test_a_column_that_may_not_be_read_is_named_with_the_grant(
             SourceObjectMissing,
             r"no capture instance dbo_nothing .*visible ones: .*dbo_ORDER_ITEMS",
         ),
+        ("dbo_order_item", None, SourceObjectMissing, r"Did you mean dbo_ORDER_ITEMS\?"),
         (
             "ledger",
             ("dbo", "untracked"),
