@@ -48,8 +48,9 @@ def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None 
         source = loadable_table(session, table)
         bronze.check_identity(source.identity)
         hours = headroom_hours(session, source.description.instance, position=coverage.changes)
-        trouble = capture_trouble(session)
-        notes = [progress.note, _lost_changes(session, table, coverage.changes), trouble and trouble.sentence]
+        notes = [progress.note, _lost_changes(session, table, coverage.changes)]
+        if trouble := capture_trouble(session):
+            notes.append(trouble.sentence)
     return replace(progress, headroom_hours=hours, note="; ".join(filter(None, notes)) or None)
 
 

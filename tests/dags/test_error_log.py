@@ -1,4 +1,4 @@
-"""What the log of a failed task ends with: the message that says what to do, once, behind no frames of ours."""
+"""What the log of a failed task ends with: what to do, once, behind no frames of ours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import DAG
-from structlog.testing import capture_logs
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, errors
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator
@@ -68,14 +66,3 @@ def test_the_frames_and_the_causes_are_logged_at_debug(
     assert "where the task failed" in caplog.text
     assert "in below" in caplog.text
     assert "the driver's own words" in caplog.text
-
-
-def test_a_task_that_is_skipped_logs_why_before(make_table: MakeTable) -> None:
-    operator = FailsDeep(task_id="skipped", table=make_table())
-    with capture_logs() as logged, pytest.raises(AirflowSkipException, match="nothing to do"):
-        operator.skip("nothing to do: start the other DAG")
-    ((event, level),) = [(each["event"], each["log_level"]) for each in logged]
-    assert (event % ("nothing to do: start the other DAG",) if "%s" in event else event, level) == (
-        "skipped: nothing to do: start the other DAG",
-        "info",
-    )
