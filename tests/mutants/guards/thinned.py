@@ -1,4 +1,4 @@
-"""Rows of bronze that another tool removed."""
+"""Rows of bronze that another tool removed or rewrote."""
 
 from __future__ import annotations
 
@@ -62,5 +62,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "snapshot <= self.position",
         "True",
         f"{THINNED}::test_a_resnapshot_mends_it",
+    ),
+    Mutant(
+        "rewritten bronze: INT96 is read in microseconds",
+        "parquet_file",
+        "pq.ParquetFile(opened, coerce_int96_timestamp_unit='us')",
+        "pq.ParquetFile(opened)",
+        "tests/unit/jobs/test_spark_rewrites.py"
+        "::test_a_repair_over_rows_that_spark_rewrote_keeps_times_that_nanoseconds_cannot_hold",
     ),
 )
