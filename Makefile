@@ -40,7 +40,7 @@ types: $(VENV)/.made ## mypy, strict
 	$(RUN) -m mypy
 
 test-unit: $(VENV)/.made ## one layer at a time
-	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/unit $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/unit tests/embedded $(ARGS)
 
 test-properties: $(VENV)/.made ## statements about all values, tried on many
 	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/properties $(ARGS)
@@ -68,7 +68,7 @@ fresh-statements:
 	@touch $@
 
 test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions that pyproject.toml allows
-	.venv-oldest/bin/python -m pytest -q tests/unit $(ARGS)
+	.venv-oldest/bin/python -m pytest -q tests/unit tests/embedded $(ARGS)
 	.venv-oldest/bin/python -m pytest -q tests/dags/test_whole_snapshot.py $(ARGS) \
 		-k "one_commit_and_one_facts_row or second_run or dropped_connection"
 

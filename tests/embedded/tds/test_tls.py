@@ -12,8 +12,8 @@ from airflow_provider_mssql_cdc.embedded.connection import CertificateFiles, sel
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 from airflow_provider_mssql_cdc.embedded.tds.handshake import Encryption, Prelogin, Tls, settle
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine
 
 TRUSTING = "Encrypt=yes;TrustServerCertificate=yes"
 Serve = Callable[[str], Clients]

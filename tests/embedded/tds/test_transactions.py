@@ -11,8 +11,8 @@ from airflow_provider_mssql_cdc.embedded.seam import Parameter, SqlError
 from airflow_provider_mssql_cdc.embedded.tds import requests
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
 from airflow_provider_mssql_cdc.embedded.tds.procedures import Transactions
-from tests.unit.embedded.tds.clients import Clients
-from tests.unit.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession
+from tests.embedded.tds.clients import Clients
+from tests.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession
 
 HEADERS = b"\x04\x00\x00\x00"
 

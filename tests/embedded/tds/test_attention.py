@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.embedded.seam import Parameter, Row, RowCount, SqlError, SqlType
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
 
 COLUMNS = [("id", SqlType("int")), ("name", SqlType("nvarchar", 100))]
 PATIENCE_SECONDS = 20

@@ -23,9 +23,9 @@ from airflow_provider_mssql_cdc.embedded.seam import (
 from airflow_provider_mssql_cdc.embedded.tds import procedures, requests, tokens, type_info
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
 from airflow_provider_mssql_cdc.embedded.tds.type_info import collation
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine, ScriptedSession, rows_of
-from tests.unit.embedded.tds.stored import days, decimal38, guid, offset, units
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine, ScriptedSession, rows_of
+from tests.embedded.tds.stored import days, decimal38, guid, offset, units
 
 GUID = "0e984725-c51c-4bf4-9960-e1c80e27aba0"
 LATE = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded.listener import Listener
-from tests.unit.embedded.tds.clients import Clients
-from tests.unit.embedded.tds.scripted import ScriptedEngine
+from tests.embedded.tds.clients import Clients
+from tests.embedded.tds.scripted import ScriptedEngine
 
 
 @pytest.fixture

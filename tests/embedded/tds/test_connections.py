@@ -13,9 +13,9 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.embedded.seam import DropConnection, Parameter, RowCount, SqlError, SqlType
-from tests.unit.embedded.tds.clients import PASSWORD, USER, Clients, fetch
-from tests.unit.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
-from tests.unit.embedded.tds.test_attention import never_ends, stalls
+from tests.embedded.tds.clients import PASSWORD, USER, Clients, fetch
+from tests.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
+from tests.embedded.tds.test_attention import never_ends, stalls
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -16,8 +16,8 @@ from airflow_provider_mssql_cdc.embedded.seam import (
     SqlError,
     SqlType,
 )
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine, rows_of
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine, rows_of
 
 Connect = Callable[..., Any]
 COLUMNS = [("id", SqlType("int")), ("name", SqlType("nvarchar", 100))]

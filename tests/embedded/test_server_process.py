@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
+from tests.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
 
 INIT = """CREATE TABLE dbo.t (id int PRIMARY KEY, name nvarchar(20))
 GO
@@ -29,7 +29,7 @@ class Process:
         command = [sys.executable, "-m", "airflow_provider_mssql_cdc.embedded", "--port", "0"]
         self.process = subprocess.Popen(
             [*command, "--ready-file", str(self.ready_file), *arguments],
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

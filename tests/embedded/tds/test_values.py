@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded.listener import Listener
 from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlType
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine
-from tests.unit.embedded.tds.stored import UNITS_PER_DAY, days, decimal38, guid, offset, units
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine
+from tests.embedded.tds.stored import UNITS_PER_DAY, days, decimal38, guid, offset, units
 
 END = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 PARIS, HALF_WEST = (dt.timezone(dt.timedelta(minutes=m)) for m in (120, -210))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded.seam import Message, RowCount, SqlType
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import Items, ScriptedEngine, ScriptedSession, rows_of
 
 INT = SqlType("int")
 Connect = Callable[..., Any]

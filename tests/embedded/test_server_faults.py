@@ -6,7 +6,7 @@ import time
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from tests.unit.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
+from tests.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
 
 ROWS = 20_000
 SELECT = "SELECT id, name FROM dbo.t ORDER BY id"

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from tests.unit.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
+from tests.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
 
 
 @pytest.fixture

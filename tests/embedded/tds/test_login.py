@@ -7,9 +7,9 @@ import pytest
 from airflow_provider_mssql_cdc.embedded.seam import SqlType
 from airflow_provider_mssql_cdc.embedded.tds import handshake
 from airflow_provider_mssql_cdc.embedded.tds.packets import ProtocolError
-from tests.unit.embedded.tds.clients import PASSWORD, Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine
-from tests.unit.embedded.tds.test_connections import login7 as login_message
+from tests.embedded.tds.clients import PASSWORD, Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine
+from tests.embedded.tds.test_connections import login7 as login_message
 
 
 def test_a_login_is_read() -> None:

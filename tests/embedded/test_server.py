@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.embedded.pytest_plugin import embedded_sql_server  # noqa: F401
 from airflow_provider_mssql_cdc.embedded.seam import SqlError
-from tests.unit.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
+from tests.embedded.drivers import DRIVERS, connected, driver_error, fetch, run
 
 both_drivers = pytest.mark.parametrize("driver", DRIVERS)
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded.seam import MAX, ResultColumn, SqlType
 from airflow_provider_mssql_cdc.embedded.tds import rows
-from tests.unit.embedded.tds.clients import Clients, fetch
-from tests.unit.embedded.tds.scripted import ScriptedEngine
+from tests.embedded.tds.clients import Clients, fetch
+from tests.embedded.tds.scripted import ScriptedEngine
 
 MEGABYTE = 1 << 20
 BYTES, WIDE, NARROW = (SqlType(name, MAX) for name in ("varbinary", "nvarchar", "varchar"))
