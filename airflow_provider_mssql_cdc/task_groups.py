@@ -39,6 +39,7 @@ def mssql_cdc_bootstrap(
     show_bounds: bool = False,
     pool: str | None = None,
     outlets: Any = None,
+    asset_events: bool = True,
     default_args: dict[str, Any] | None = None,
     **task_arguments: Any,
 ) -> TaskGroup:
@@ -66,6 +67,7 @@ def mssql_cdc_bootstrap(
     :param pool: of all three tasks; a pool per source server limits the load on it.
         By default it is what ``default_args`` say.
     :param outlets: assets, of ``complete`` alone.
+    :param asset_events: announce the completion on bronze's asset; see ``MssqlCdcCompleteOperator``.
     :param default_args: of the task group.
     :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
         only a mapped task knows, ``max_active_tis_per_dagrun`` for one, do no harm on the others.
@@ -109,7 +111,12 @@ def mssql_cdc_bootstrap(
                 **task_arguments,
             ).expand(key_range=plan.output)
         MssqlCdcCompleteOperator(
-            task_id="complete", table=table, staged=read.output, **unmapped, **given_outlets
+            task_id="complete",
+            table=table,
+            staged=read.output,
+            asset_events=asset_events,
+            **unmapped,
+            **given_outlets,
         )
     return group
 
@@ -120,6 +127,7 @@ def _refuse_wrong_arguments(group_id: str, given: dict[str, Any]) -> None:
     :raises ConfigurationError: names each.
     """
     checks = {**MssqlCdcPlanOperator.field_checks, **MssqlCdcSnapshotOperator.field_checks}
+    checks.update(MssqlCdcCompleteOperator.field_checks)
     problems = wrong_arguments(checks, given)
     chunked = {name: given[name] for name in ("max_seconds", "min_headroom_hours")}
     whole = {name: given[name] for name in ("verify_counts", "show_bounds")}

@@ -110,6 +110,8 @@ class ChangesDone:
     :param windows: Delta commits.
     :param until_ts: commit time of ``until`` (UTC), None where it is no mapped commit.
     :param notes: what a person should know, one sentence each.
+    :param version: of bronze, when the run was over.
+    :param committed: this Airflow run has put rows into bronze, in this try or an earlier one.
     """
 
     event: str
@@ -119,6 +121,8 @@ class ChangesDone:
     windows: int = 0
     until_ts: datetime | None = None
     notes: tuple[str, ...] = ()
+    version: int | None = None
+    committed: bool = False
 
     def to_xcom(self) -> dict[str, Any]:
         """JSON types; times are ISO 8601 in UTC."""
@@ -132,6 +136,7 @@ class ChangesDone:
             "inserts": self.counts.inserts,
             "updates": self.counts.updates,
             "windows": self.windows,
+            "version": self.version,
             "notes": list(self.notes),
         }
 

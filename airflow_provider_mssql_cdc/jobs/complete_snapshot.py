@@ -16,6 +16,7 @@ from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadabl
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
+from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -41,7 +42,7 @@ class CompletedSnapshot:
     :param version: a version of bronze that holds the snapshot.
     :param horizon: what the changes have to pass until the rebuilt state equals the source.
     :param bronze: canonical path or URI of the table that holds it.
-    :param first: this call wrote the facts row: nobody has told of this completion before.
+    :param committed: this Airflow run has made it complete, in this try or an earlier one.
     """
 
     snapshot: Lsn
@@ -50,10 +51,10 @@ class CompletedSnapshot:
     version: int
     horizon: ReadHorizon | None
     bronze: str
-    first: bool
+    committed: bool
 
     @classmethod
-    def of(cls, committed: SnapshotCommit, bronze: Bronze, *, first: bool) -> CompletedSnapshot:
+    def of(cls, committed: SnapshotCommit, bronze: Bronze, *, attempt: Attempt) -> CompletedSnapshot:
         """What a commit made complete, or what it found to be complete."""
         return cls(
             snapshot=committed.snapshot,
@@ -62,7 +63,7 @@ class CompletedSnapshot:
             version=committed.version,
             horizon=committed.horizon,
             bronze=bronze.location.uri,
-            first=first,
+            committed=committed.added or _committed_before(bronze, attempt),
         )
 
     def to_xcom(self) -> dict[str, Any]:
@@ -101,9 +102,9 @@ def complete_snapshot(
         committed, facts = _commit(
             table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect
         )
-    first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
+    write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     remove_losers(bronze.location, run=attempt.run)
-    return CompletedSnapshot.of(committed, bronze, first=first)
+    return CompletedSnapshot.of(committed, bronze, attempt=attempt)
 
 
 def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:
@@ -159,3 +160,10 @@ def _commit(
         )
         facts = snapshot_facts(committed, bronze=bronze, source=source, session=session, plan=plan)
     return committed, facts
+
+
+def _committed_before(bronze: Bronze, attempt: Attempt) -> bool:
+    """Whether an earlier try of this Airflow run completed the snapshot, and could not announce it."""
+    return attempt.try_number > 1 and run_has_committed(
+        bronze.reload().table, attempt.run_id, events=("bootstrap", "resnapshot"), counted=("snapshot",)
+    )

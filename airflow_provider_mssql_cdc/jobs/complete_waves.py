@@ -69,10 +69,10 @@ def complete_waves(
         on_step("committed")
         landed = landed_waves(bronze.reload().table, snapshot, plan.waves)
         write_missing_chunk_facts(table, bronze, plan, landed.values(), attempt=attempt)
-    first = write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
+    write_snapshot_facts(table, facts, attempt=attempt, started_at=started_at)
     on_step("reported")
     remove_waves_losers(bronze.location, snapshot=snapshot)
-    return CompletedSnapshot.of(committed, bronze, first=first)
+    return CompletedSnapshot.of(committed, bronze, attempt=attempt)
 
 
 def _snapshot_of(bronze: Bronze, outcomes: Sequence[WaveOutcome]) -> Lsn:

@@ -29,6 +29,7 @@ from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.cleanup import discard, file_prefix, remove_dead_files
+from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import change_metadata
@@ -93,7 +94,11 @@ def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
             batch=batch,
             position=position,
             user_metadata=change_metadata(
-                window, instance=rows.instance.name, batch=batch, run_id=run.request.attempt.run_id
+                window,
+                instance=rows.instance.name,
+                batch=batch,
+                rows=rows.counts.rows,
+                run_id=run.request.attempt.run_id,
             ),
         )
     except PositionMoved:
@@ -113,6 +118,8 @@ def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
         windows=0 if done.version is None else 1,
         until_ts=rows.until.time if rows.until else None,
         notes=tuple(run.notes),
+        version=run.bronze.version,
+        committed=done.version is not None,
     )
 
 
@@ -227,7 +234,9 @@ def _left(run: ChangesRun, decision: Leave) -> Outcome:
     if decision.skipped:
         return Skipped(f"{run.table.label}: {decision.reason}")
     log.info("%s: %s; nothing to do", run.table.label, decision.reason)
-    return ChangesDone("repair", run.position, run.position, notes=(*run.notes, decision.reason))
+    return ChangesDone(
+        "repair", run.position, run.position, notes=(*run.notes, decision.reason), version=run.bronze.version
+    )
 
 
 def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
@@ -261,6 +270,16 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
         windows=windows,
         until_ts=commit_time(run.session, run.position),
         notes=tuple(run.notes),
+        version=run.bronze.version,
+        committed=counts.rows > 0 or _committed_before(run),
+    )
+
+
+def _committed_before(run: ChangesRun) -> bool:
+    """Whether an earlier try of this Airflow run put changes into bronze, and could not announce them."""
+    attempt = run.request.attempt
+    return attempt.try_number > 1 and run_has_committed(
+        run.bronze.table, attempt.run_id, events=("changes", "repair")
     )
 
 
@@ -286,7 +305,11 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     if not rows.files and _stays(run, rows, before.stamp):
         return None
     metadata = change_metadata(
-        rows.window, instance=instance.name, batch=batch, run_id=run.request.attempt.run_id
+        rows.window,
+        instance=instance.name,
+        batch=batch,
+        rows=rows.counts.rows,
+        run_id=run.request.attempt.run_id,
     )
     try:
         commit_window(

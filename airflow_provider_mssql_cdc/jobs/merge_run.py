@@ -56,6 +56,8 @@ class MergedSilver:
     :param rebuilt: why every row was replaced; None for a merge of changes.
     :param consistency: whether silver is the source's state at its position, row by row.
     :param horizon: what changes have to pass for that; None when no row was read.
+    :param silver: canonical path or URI of the table.
+    :param committed: this Airflow run has changed rows of it, in this try or an earlier one.
     """
 
     version: int
@@ -65,6 +67,8 @@ class MergedSilver:
     rebuilt: str | None
     consistency: Consistency
     horizon: ReadHorizon | None
+    silver: str
+    committed: bool
 
     def to_xcom(self) -> dict[str, Any]:
         """JSON types."""

@@ -18,11 +18,12 @@ from airflow_provider_mssql_cdc.jobs.merge_run import (
 from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors
+from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors, run_has_committed
 from airflow_provider_mssql_cdc.lake.schema import described
 from airflow_provider_mssql_cdc.lake.silver.files import remove_orphans, staging_prefix
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
 from airflow_provider_mssql_cdc.lake.silver.table import (
+    MERGE_EVENT,
     Silver,
     bronze_number,
     create_silver,
@@ -198,6 +199,8 @@ def _said(
         rebuilt=commit.rebuilt,
         consistency=past,
         horizon=read_horizon(bronze.table, commit.position.snapshot),
+        silver=silver.location.uri,
+        committed=_has_changed_rows(order, silver, commit),
     )
     write_merge_facts(order, silver, merged)
     counts = commit.counts
@@ -209,3 +212,13 @@ def _said(
         past.reason,
     )
     return merged
+
+
+def _has_changed_rows(order: MergeOrder, silver: Silver, commit: MergeCommit) -> bool:
+    """Whether this Airflow run has changed rows of silver: now, or in a try that could not announce it."""
+    if commit.rebuilt or commit.counts.inserted or commit.counts.updated or commit.counts.deleted:
+        return True
+    attempt = order.attempt
+    return attempt.try_number > 1 and run_has_committed(
+        silver.reload().table, attempt.run_id, events=(MERGE_EVENT,), counted=("changed_keys", "rebuilt")
+    )

@@ -84,12 +84,13 @@ class _Offer:
     rows: int
     horizon: ReadHorizon | None
 
-    def user_metadata(self) -> dict[str, str | None]:
+    def user_metadata(self) -> dict[str, str | int | None]:
         time = None if self.commit_ts is None else naive_utc(self.commit_ts).replace(tzinfo=UTC).isoformat()
         return {
             "snapshot": self.instance,
             "lsn": self.snapshot.text,
             "commit_ts": time,
+            "rows": self.rows,
             "run_id": self.run_id,
         }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -240,6 +241,26 @@ def refuse_deletion_vectors(table: DeltaTable) -> None:
             "table: deleted ones would come back. Take the feature off with ALTER TABLE … DROP FEATURE "
             "deletionVectors"
         )
+
+
+_RUNS_COMMITS_SEARCHED = 200
+
+
+def run_has_committed(
+    table: DeltaTable, run_id: str, *, events: Iterable[str], counted: Iterable[str] = ("rows",)
+) -> bool:
+    """Whether an Airflow run has put rows into this table, in any of its tries, as far as the log tells.
+
+    :param events: what the commits were, as the facts call them.
+    :param counted: entries of ``userMetadata``, one of which tells of rows.
+    """
+    wanted = set(events)
+    for commit in table.history(_RUNS_COMMITS_SEARCHED):
+        if commit.get(EVENT_KEY) in wanted:
+            told = json.loads(commit.get("userMetadata") or "{}")
+            if told.get("run_id") == run_id and any(told.get(name) for name in counted):
+                return True
+    return False
 
 
 def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:

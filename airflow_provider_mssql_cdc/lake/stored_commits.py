@@ -177,13 +177,14 @@ def counts_of_batch(bronze: Bronze, batch: int) -> ChangeCounts:
     )
 
 
-def change_metadata(window: Window, *, instance: str, batch: int, run_id: str) -> dict[str, Any]:
+def change_metadata(window: Window, *, instance: str, batch: int, rows: int, run_id: str) -> dict[str, Any]:
     """What a commit of changes says of itself in the log: for people, and for a facts row that is missing."""
     return {
         "capture_instance": instance,
         "after": window.after.text,
         "until": window.until.text,
         "batch": batch,
+        "rows": rows,
         "run_id": run_id,
     }
 

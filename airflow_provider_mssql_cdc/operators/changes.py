@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
+from airflow_provider_mssql_cdc.model.place import canonical_uri
 from airflow_provider_mssql_cdc.operators._arguments import at_least, flag, one_of, or_none
+from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureTrigger
@@ -30,7 +32,8 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
     any order, again, and side by side.
 
     A run is skipped, with the reason, while there is no snapshot that changes could lead on from. It returns
-    ``{"event", "after", "until", "until_ts", "rows", "deletes", "inserts", "updates", "windows", "notes"}``.
+    ``{"event", "after", "until", "until_ts", "rows", "deletes", "inserts", "updates", "windows", "version",
+    "notes"}``.
 
     :param table: what is read, from where and to where. (templated)
     :param until: ``"capture"`` reads what capture has reached; ``"data_interval_end"`` reads up to the end of
@@ -45,6 +48,9 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
     :param wait_seconds: how long capture may take to pass the interval's end.
     :param poll_seconds: between two looks at capture.
     :param deferrable: False waits on the worker.
+    :param asset_events: announce changes on the bronze table's asset (``delta_asset(bronze)``), with
+        ``{"lsn", "version", "rows"}``; nothing when there were none. A task that is cleared announces what
+        its run committed once more.
     """
 
     template_fields: Sequence[str] = ("table", "until", "start", "new_columns")
@@ -57,6 +63,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         "wait_seconds": at_least(0),
         "poll_seconds": at_least(0),
         "deferrable": flag,
+        "asset_events": flag,
     }
 
     def __init__(
@@ -70,9 +77,11 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         wait_seconds: int = 3600,
         poll_seconds: int = 30,
         deferrable: bool = True,
+        asset_events: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        bronze = getattr(kwargs.get("table"), "bronze", "")
+        super().__init__(**with_own_alias(kwargs, table=bronze, announced=asset_events))
         self.until = until
         self.start = start
         self.max_commits = max_commits
@@ -81,6 +90,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         self.wait_seconds = wait_seconds
         self.poll_seconds = poll_seconds
         self.deferrable = deferrable
+        self.asset_events = asset_events
         self._deadline: datetime | None = None
         self._refuse_wrong_arguments()
 
@@ -94,6 +104,13 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
             self._wait(outcome)
         if isinstance(outcome, Skipped):
             self.skip(outcome.reason)
+        announce(
+            context,
+            self.outlets,
+            table=canonical_uri(self.table.bronze),
+            extra={"lsn": outcome.until.text, "version": outcome.version, "rows": outcome.counts.rows},
+            changed=outcome.committed,
+        )
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
 from airflow_provider_mssql_cdc.model.staged import StagedRange
-from airflow_provider_mssql_cdc.operators._assets import announce
+from airflow_provider_mssql_cdc.operators._arguments import flag
+from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -30,16 +31,21 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
 
     :param table: what is loaded, from where and to where. (templated)
     :param staged: the outcomes of the mapped tasks, ``read.output`` or ``chunk.output``.
-    :param outlets: assets whose events carry the LSN and the version in ``extra``. An asset gets an event
-        each time the task succeeds; an ``AssetAlias`` one per completion, on the bronze table's asset, and
-        none where the attempt that committed was ended before Airflow recorded its success.
+    :param asset_events: announce a completion on the bronze table's asset (``delta_asset(bronze)``), by an
+        alias of ours: nothing when bronze held the snapshot already. A cleared task announces what its run
+        completed once more, with the same ``extra``: ``{"lsn", "version", "rows"}``.
+    :param outlets: further assets, which get an event each time the task succeeds, with that ``extra``, and
+        aliases, which are treated as ours.
     """
 
     template_fields: Sequence[str] = ("table", "staged")
+    field_checks: ClassVar = {"asset_events": flag}
 
-    def __init__(self, *, staged: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, staged: Any, asset_events: bool = True, **kwargs: Any) -> None:
+        bronze = getattr(kwargs.get("table"), "bronze", "")
+        super().__init__(**with_own_alias(kwargs, table=bronze, announced=asset_events))
         self.staged = staged
+        self.asset_events = asset_events
         self._refuse_wrong_arguments()
 
     def run_job(self, context: Context) -> dict[str, Any]:
@@ -52,9 +58,9 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
         announce(
             context,
             self.outlets,
-            bronze=completed.bronze,
+            table=completed.bronze,
             extra={"lsn": completed.snapshot.text, "version": completed.version, "rows": completed.rows},
-            first=completed.first,
+            changed=completed.committed,
         )
         return completed.to_xcom()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.place import place_problems
 from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag, flag_or_template, text
+from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
     :param wait_seconds: how long to wait.
     :param poll_seconds: between two looks at bronze.
     :param deferrable: False waits on the worker.
+    :param asset_events: announce changed rows on silver's asset (``delta_asset(silver)``), with
+        ``{"lsn", "version", "rows"}``; nothing when silver's rows stayed as they are. A task that is cleared
+        announces what its run committed once more.
     """
 
     template_fields: Sequence[str] = ("table", "silver", "wait_consistent")
@@ -46,6 +50,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         "wait_seconds": at_least(0),
         "poll_seconds": at_least(1),
         "deferrable": flag,
+        "asset_events": flag,
     }
 
     def __init__(
@@ -56,14 +61,16 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         wait_seconds: int = 3600,
         poll_seconds: int = 60,
         deferrable: bool = True,
+        asset_events: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**with_own_alias(kwargs, table=silver, announced=asset_events))
         self.silver = silver
         self.wait_consistent = wait_consistent
         self.wait_seconds = wait_seconds
         self.poll_seconds = poll_seconds
         self.deferrable = deferrable
+        self.asset_events = asset_events
         self._deadline: datetime | None = None
         self._refuse_wrong_arguments()
 
@@ -86,6 +93,13 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             self._wait(outcome)
         if isinstance(outcome, Skipped):
             self.skip(outcome.reason)
+        announce(
+            context,
+            self.outlets,
+            table=outcome.silver,
+            extra={"lsn": outcome.position.changes.text, "version": outcome.version, "rows": outcome.rows},
+            changed=outcome.committed,
+        )
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: Any, deadline: str | None = None) -> Any:

@@ -38,7 +38,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "sensors": {*VALUES, "jobs", "operators", "triggers"},
     "task_groups": {"errors", "table", "operators"},
     "embedded": {"collected"},
-    "__init__": {"table", "task_groups"},
+    "__init__": {"table", "task_groups", "operators"},
     "get_provider_info": {"__init__"},
     "setup_sql": {"tsql"},
 }

@@ -112,7 +112,7 @@ def test_each_further_complete_changes_no_version_and_says_so(
     assert caplog.text.count("is complete with 1 rows in version 1") == 1
     assert caplog.text.count("already (1 rows); nothing was added") == 2
     assert all(one.to_xcom() == other.to_xcom() for one, other in pairwise(answers))
-    assert [answer.first for answer in answers] == [True, False, False]
+    assert [answer.committed for answer in answers] == [True, False, False]
     assert DeltaTable(load.table.bronze).version() == answers[0].version
 
 
