@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.planning.windows import Reach
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, described_columns
 from airflow_provider_mssql_cdc.source.instances import refreshed, visible_instances
-from airflow_provider_mssql_cdc.source.watermarks import captured, low
+from airflow_provider_mssql_cdc.source.watermarks import low_and_captured
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql import cdc
 
@@ -92,7 +92,7 @@ class ChangeSource:
     def reach(self, instance: CaptureInstance | None = None) -> Reach:
         """What an instance can give at this moment: its low watermark is asked for anew."""
         asked = instance or self.instance
-        return Reach(asked, low(self.session, asked), captured(self.session))
+        return Reach(asked, *low_and_captured(self.session, asked))
 
     def bridges(self) -> list[Reach]:
         """What the table's other capture instances can give; asked when the configured one does not do.

@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.planning.completion import CompletePlan, choose_plan
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
-from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
+from airflow_provider_mssql_cdc.source.watermarks import commit_time
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def _commit(
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_snapshot_ahead(session, instance, snapshot=plan.snapshot, label=table.label)
         decide_columns(bronze, source)
-        refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
+        lowest = refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
-        gap = is_proven_gap(coverage, low(session, instance))
+        gap = is_proven_gap(coverage, lowest)
         committed = commit_snapshot(
             bronze.location,
             identity=source.identity,

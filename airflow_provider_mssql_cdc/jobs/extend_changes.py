@@ -211,7 +211,8 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
 def _act(run: ChangesRun) -> Outcome:
     interval = run.request.interval
     if not run.request.to_interval_end or interval is None:
-        return extend_changes(run, run.source.reach().captured or run.source.reach().reached)
+        reach = run.source.reach()
+        return extend_changes(run, reach.captured or reach.reached)
     return _by_interval(run, interval)
 
 

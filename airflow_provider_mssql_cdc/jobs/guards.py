@@ -26,10 +26,8 @@ _NOTHING_PURGED = timedelta(minutes=10)
 """The first change of an instance is at most this much younger than the instance itself, as a rule."""
 
 
-def refuse_unretained(
-    session: SourceSession, instance: CaptureInstance, *, position: Lsn, label: str
-) -> None:
-    """Fail when CDC cleanup has purged changes just above ``position``.
+def refuse_unretained(session: SourceSession, instance: CaptureInstance, *, position: Lsn, label: str) -> Lsn:
+    """The low watermark; fail when CDC cleanup has purged changes just above ``position``.
 
     :raises RetentionGap: with the position, the low watermark and the remedy.
     """
@@ -41,6 +39,7 @@ def refuse_unretained(
             "reading takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', "
             "@retention = minutes) or load in chunks"
         )
+    return lowest
 
 
 def refuse_lost_changes(

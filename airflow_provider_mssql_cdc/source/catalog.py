@@ -19,11 +19,10 @@ from airflow_provider_mssql_cdc.model.lsn import LAST_LSN
 from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts, SourceTable, UniqueIndex
 from airflow_provider_mssql_cdc.model.sql_type import SqlType
 from airflow_provider_mssql_cdc.planning.preflight import preflight
-from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
-from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.source.instances import choose_instance, instance_of, visible_instances
+from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 from airflow_provider_mssql_cdc.source.watermarks import newest_capture
 from airflow_provider_mssql_cdc.tsql import catalog, cdc
-from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 _ASKING = "reading the catalog"
 Row = dict[str, Any]
@@ -64,40 +63,94 @@ def describe(
     :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
     :raises SourceObjectMissing: there is no such instance, or its table is gone.
     """
-    database = session.row(catalog.database_facts(), doing=_ASKING)
+    likely = next(_pairs(capture_instance, source), None)
+    asked = session.answers([catalog.database_facts(), cdc.instances(likely)], doing=_ASKING)
+    (database,), listed = asked[0].rows, asked[1]
     instance: CaptureInstance | None = None
     others: tuple[str, ...] = ()
     if database["is_cdc_enabled"]:
-        found = visible_instances(session)
+        found = _listed(session, listed, capture_instance, whole=likely is None)
         instance = choose_instance(found, capture_instance)
         others = tuple(other.name for other in found if other is not instance)
     if instance is None:
         facts = _facts_without_instance(session, database, capture_instance, source=source, others=others)
         raise _no_instance(session, facts)
     _check_source(instance, source)
-    table_row = _one(session.rows(catalog.table_by_id(instance.source_object_id), doing=_ASKING))
-    if table_row is None:
+    answers = _Answers.of(session, instance, database)
+    if not answers.table.rows:
         raise SourceObjectMissing(
             f"{session.settings.label}: the table {instance.source_schema}.{instance.source_table} of "
             f"capture instance {instance.name} is not visible to user {database['user_name']}: GRANT SELECT "
             "on it"
         )
+    table_row = answers.table.rows[0]
     table = _table_of(table_row, database)
-    may_unmask = _probe(session, catalog.may_unmask(), "may_unmask")
-    recorded = _recorded(session, instance)
-    columns = tuple(_columns(session, table, recorded, may_unmask=may_unmask))
-    facts = _facts(session, database, table_row, instance=instance, columns=columns, others=others)
+    recorded = frozenset((row["column_name"], int(row["column_id"])) for row in answers.recorded.rows)
+    may_unmask = _said(answers.unmask, "may_unmask")
+    columns = tuple(_columns(answers.columns.rows, recorded, may_unmask=may_unmask))
+    facts = _facts(session, database, answers, instance=instance, columns=columns, others=others)
     judged = preflight(facts, columns=columns, isolation=session.isolation, allow=allow)
     return SourceDescription(
         table=table,
         instance=instance,
         columns=columns,
-        unique_indexes=_unique_indexes(session, table),
+        unique_indexes=_unique_indexes(answers.indexes.rows),
         facts=facts,
         recorded=recorded,
         problems=judged.problems,
         notes=judged.notes,
     )
+
+
+def _listed(
+    session: SourceSession, listed: Answer, capture_instance: str, *, whole: bool
+) -> tuple[CaptureInstance, ...]:
+    """The instances of the table that the instance's name says; all of them where that one is not there.
+
+    A database may have thousands, and the procedure looks each of them up.
+    """
+    if listed.error is None:
+        found = tuple(instance_of(row) for row in listed.rows)
+        if whole or capture_instance in {instance.name for instance in found}:
+            return found
+    return visible_instances(session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the catalog says of an instance and its table, asked in one round trip."""
+
+    table: Answer
+    recorded: Answer
+    columns: Answer
+    indexes: Answer
+    permissions: Answer
+    changes: Answer
+    unmask: Answer
+    policies: Answer
+    schemes: Answer
+    role: Answer | None = None
+
+    @classmethod
+    def of(cls, session: SourceSession, instance: CaptureInstance, database: Row) -> _Answers:
+        number, role = instance.source_object_id, instance.role_name
+        table = SourceTable(
+            database["database_name"], instance.source_schema, instance.source_table, object_id=number
+        )
+        statements = [
+            catalog.table_by_id(number),
+            cdc.captured_columns(instance.name),
+            catalog.table_columns(number),
+            catalog.unique_indexes(number),
+            catalog.column_permissions(table),
+            catalog.may_select(cdc.change_table(instance.name)),
+            catalog.may_unmask(),
+            catalog.row_level_security(number),
+            catalog.partitioning(number),
+        ]
+        if role is not None:
+            statements.append(catalog.role_membership(role))
+        return cls(*session.answers(statements, doing=_ASKING))
 
 
 def described_columns(session: SourceSession, object_id: int) -> tuple[Column, ...]:
@@ -163,21 +216,24 @@ def _pairs(capture_instance: str, source: tuple[str, str] | None) -> Iterator[tu
 
 
 def _named(session: SourceSession, pair: tuple[str, str]) -> Row | None:
-    return _one(session.rows(catalog.table_by_name(*pair), doing=_ASKING))
+    return next(iter(session.rows(catalog.table_by_name(*pair), doing=_ASKING)), None)
 
 
 def _facts(
     session: SourceSession,
     database: Row,
-    table_row: Row,
+    answers: _Answers,
     *,
     instance: CaptureInstance,
     columns: Sequence[Column],
     others: tuple[str, ...],
 ) -> SourceFacts:
+    table_row = answers.table.rows[0]
     table = _table_of(table_row, database)
     captured = {column.name for column in columns if column.captured}
-    permissions = session.rows(catalog.column_permissions(table), doing=_ASKING)
+    permissions = answers.permissions.rows
+    if (table.schema, table.name) != (instance.source_schema, instance.source_table):
+        permissions = session.rows(catalog.column_permissions(table), doing=_ASKING)
     denied = [row["column_name"] for row in permissions if row["may_select"] == 0]
     return SourceFacts(
         capture_instance=instance.name,
@@ -189,15 +245,15 @@ def _facts(
         instance=instance,
         other_instances=others,
         select_denied=tuple(name for name in denied if name in captured),
-        may_read_changes=may_read_changes(session, instance),
-        in_gating_role=in_role(session, instance.role_name),
-        row_level_security=_row_level_security(session, table),
-        may_unmask=_probe(session, catalog.may_unmask(), "may_unmask"),
+        may_read_changes=may_read_changes(session, instance, told=answers.changes),
+        in_gating_role=None if answers.role is None else _is_in(answers.role.rows[0]),
+        row_level_security=_row_level_security(answers.policies.optional),
+        may_unmask=_said(answers.unmask, "may_unmask"),
         last_capture_age_seconds=newest_capture(session)[1],
         snapshot_allowed=database["snapshot_isolation_state"] == 1,
         read_committed_snapshot=bool(database["is_read_committed_snapshot_on"]),
         memory_optimized=bool(table_row["is_memory_optimized"]),
-        partitioned=_probe(session, catalog.partitioning(table.object_id), "scheme_count"),
+        partitioned=_said(answers.schemes, "scheme_count"),
         database_collation=database["collation_name"],
         code_pages=_code_pages(session, columns, database["collation_name"]),
     )
@@ -214,18 +270,26 @@ def _code_pages(
     } - {database_collation}
     if not others or database_collation is None:
         return {}
-    pages: dict[str, int | None] = {}
-    for collation in sorted({*filter(None, others), database_collation}):
-        row = _optional(session, catalog.code_page(collation))
-        pages[collation] = None if row is None or row["code_page"] is None else int(row["code_page"])
-    return pages
+    asked = sorted({*filter(None, others), database_collation})
+    answers = session.answers([catalog.code_page(collation) for collation in asked], doing=_ASKING)
+    rows = {collation: answer.optional for collation, answer in zip(asked, answers, strict=True)}
+    return {
+        collation: None if row is None or row["code_page"] is None else int(row["code_page"])
+        for collation, row in rows.items()
+    }
 
 
-def may_read_changes(session: SourceSession, instance: CaptureInstance) -> bool | None:
-    """Asked, and where the answer is NULL, since an object that is not visible is none, tried."""
-    told = _probe(session, catalog.may_select(cdc.change_table(instance.name)), "may_select")
-    if told is not None:
-        return told
+def may_read_changes(
+    session: SourceSession, instance: CaptureInstance, *, told: Answer | None = None
+) -> bool | None:
+    """Asked, and where the answer is NULL, since an object that is not visible is none, tried.
+
+    :param told: what :func:`~..tsql.catalog.may_select` was answered with, where that was asked already.
+    """
+    if told is None:
+        (told,) = session.answers([catalog.may_select(cdc.change_table(instance.name))], doing=_ASKING)
+    if (may_select := _said(told, "may_select")) is not None:
+        return may_select
     try:
         session.rows(cdc.any_change(instance.name, after=LAST_LSN), doing=_ASKING)
     except PermissionDenied:
@@ -239,32 +303,25 @@ def in_role(session: SourceSession, role: str | None) -> bool | None:
     """Whether the gating role lets this user in; None without a role."""
     if role is None:
         return None
-    row = session.row(catalog.role_membership(role), doing=_ASKING)
+    return _is_in(session.row(catalog.role_membership(role), doing=_ASKING))
+
+
+def _is_in(row: Row) -> bool:
     return 1 in (row["is_member"], row["is_owner"])
 
 
-def _row_level_security(session: SourceSession, table: SourceTable) -> bool | None:
+def _row_level_security(row: Row | None) -> bool | None:
     """Whether a policy filters the table; None when this login would not see it anyway."""
-    row = _optional(session, catalog.row_level_security(table.object_id))
     if row is None or (not row["policy_count"] and not row["may_see"]):
         return None
     return bool(row["policy_count"])
 
 
-def _recorded(session: SourceSession, instance: CaptureInstance) -> frozenset[tuple[str, int]]:
-    rows = session.rows(cdc.captured_columns(instance.name), doing=_ASKING)
-    return frozenset((row["column_name"], int(row["column_id"])) for row in rows)
-
-
 def _columns(
-    session: SourceSession,
-    table: SourceTable,
-    captured: Collection[tuple[str, int]],
-    *,
-    may_unmask: bool | None,
+    rows: Sequence[Row], captured: Collection[tuple[str, int]], *, may_unmask: bool | None
 ) -> Iterator[Column]:
     """The table's columns; one that was dropped and added again has a new id, and CDC records the old one."""
-    for row in session.rows(catalog.table_columns(table.object_id), doing=_ASKING):
+    for row in rows:
         yield Column(
             name=row["column_name"],
             column_id=int(row["column_id"]),
@@ -288,9 +345,9 @@ def _sql_type(row: Row) -> SqlType:
     )
 
 
-def _unique_indexes(session: SourceSession, table: SourceTable) -> tuple[UniqueIndex, ...]:
+def _unique_indexes(key_columns: Sequence[Row]) -> tuple[UniqueIndex, ...]:
     indexes: dict[int, list[Row]] = {}
-    for row in session.rows(catalog.unique_indexes(table.object_id), doing=_ASKING):
+    for row in key_columns:
         indexes.setdefault(int(row["index_id"]), []).append(row)
     return tuple(
         UniqueIndex(
@@ -311,18 +368,7 @@ def _table_of(row: Row, database: Row) -> SourceTable:
     )
 
 
-def _probe(session: SourceSession, statement: Statement, column: str) -> bool | None:
+def _said(answer: Answer, column: str) -> bool | None:
     """A yes or no that the login's rights, or the server's age, may keep back."""
-    row = _optional(session, statement)
+    row = answer.optional
     return None if row is None or row[column] is None else bool(row[column])
-
-
-def _optional(session: SourceSession, statement: Statement) -> Row | None:
-    try:
-        return _one(session.rows(statement, doing=_ASKING))
-    except (PermissionDenied, SourceObjectMissing, StatementFailed):
-        return None
-
-
-def _one(rows: Sequence[Row]) -> Row | None:
-    return rows[0] if rows else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mssql_python
@@ -14,12 +14,17 @@ from mssql_python.cursor import Cursor
 from mssql_python.exceptions import sqlstate_to_exception
 
 from airflow_provider_mssql_cdc.collected import collect
-from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
 from airflow_provider_mssql_cdc.source.connect import odbc_connection_string, trusted_by_odbc
-from airflow_provider_mssql_cdc.source.reader import Driver, FetchSize, assembled, check_count
+from airflow_provider_mssql_cdc.source.reader import Driver, FetchSize, assembled, check_count, marked_answers
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
-from airflow_provider_mssql_cdc.tsql.statement import ENDED, Statement, counted, with_end, with_question_marks
+from airflow_provider_mssql_cdc.tsql.statement import (
+    Statement,
+    counted,
+    in_one_batch,
+    with_end,
+    with_question_marks,
+)
 
 # RuntimeError: what its native part raises; its own exceptions derive from a class of theirs
 ERRORS: tuple[type[Exception], ...] = (mssql_python.exceptions.Exception, RuntimeError, pa.ArrowException)
@@ -70,12 +75,16 @@ class MssqlPythonConnection:
                 pass
 
     def rows(self, statement: Statement) -> list[dict[str, Any]]:
+        return self._marked(with_end(statement), count=1)[0]
+
+    def results(self, statements: Sequence[Statement]) -> list[list[dict[str, Any]]]:
+        return self._marked(in_one_batch(statements), count=len(statements))
+
+    def _marked(self, statement: Statement, *, count: int) -> list[list[dict[str, Any]]]:
         with self._cursor() as cursor:
-            _execute(cursor, with_end(statement))
+            _execute(cursor, statement)
             results = list(_results(cursor))
-        if not results or results.pop()[0] != [ENDED]:
-            raise ConnectionBroken("the answer ended early; the connection broke")
-        return [dict(zip(names, row, strict=True)) for names, rows in results[:1] for row in rows]
+        return marked_answers(results, count=count)
 
     def batches(
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str

@@ -15,9 +15,15 @@ from airflow_provider_mssql_cdc.collected import collect
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.source.casting import check_names, does_not_fit, half_a_pair, in_calendar
 from airflow_provider_mssql_cdc.source.connect import pymssql_arguments, trusted_by_freetds
-from airflow_provider_mssql_cdc.source.reader import BATCH_BYTES, Driver, assembled, check_count
+from airflow_provider_mssql_cdc.source.reader import (
+    BATCH_BYTES,
+    Driver,
+    assembled,
+    check_count,
+    marked_answers,
+)
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
-from airflow_provider_mssql_cdc.tsql.statement import Statement, counted, with_literals
+from airflow_provider_mssql_cdc.tsql.statement import Statement, counted, in_one_batch, with_literals
 
 # MSSQLException comes up from db-lib without its DB-API wrapping while rows are fetched
 ERRORS: tuple[type[Exception], ...] = (pymssql.Error, pymssql._mssql.MSSQLException)
@@ -55,6 +61,10 @@ class PymssqlConnection:
         while cursor.nextset():  # an error after the rows shows here
             pass
         return found
+
+    def results(self, statements: Sequence[Statement]) -> list[list[dict[str, Any]]]:
+        cursor = self._run(in_one_batch(statements))
+        return marked_answers(list(_results(cursor)), count=len(statements))
 
     def batches(
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
@@ -97,6 +107,15 @@ def plain_connection(settings: ConnectionSettings, extras: Mapping[str, Any]) ->
         arguments["conn_properties"] = list(settings.conn_properties)
     with trusted_by_freetds(settings):
         return pymssql.connect(**arguments)
+
+
+def _results(cursor: Any) -> Iterator[tuple[list[str], list[Any]]]:
+    """Names and rows of each result."""
+    while True:
+        if cursor.description is not None:
+            yield [column[0] for column in cursor.description], cursor.fetchall()
+        if not cursor.nextset():
+            return
 
 
 def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.statement import ENDED, Statement
 
 BATCH_ROWS = 16_384
 """A fetch costs the same per row from some thousand rows on; four times as many take 15 MiB more."""
@@ -28,6 +28,12 @@ class DriverConnection(Protocol):
 
     def rows(self, statement: Statement) -> list[dict[str, Any]]:
         """All rows of a small result."""
+
+    def results(self, statements: Sequence[Statement]) -> list[list[dict[str, Any]]]:
+        """The first small result of each statement, all in one round trip.
+
+        :raises ConnectionBroken: the answer ended before the mark of the last one.
+        """
 
     def batches(
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
@@ -54,6 +60,28 @@ class Driver:
     label: str
     open: Callable[[ConnectionSettings], DriverConnection]
     errors: tuple[type[Exception], ...]
+
+
+def marked_answers(
+    results: Iterable[tuple[list[str], Sequence[Any]]], *, count: int
+) -> list[list[dict[str, Any]]]:
+    """What stands between the marks of :func:`~..tsql.statement.in_one_batch`, each the first result there.
+
+    :raises ConnectionBroken: a mark is missing, so that an answer may be short that looks whole.
+    """
+    answers: list[list[dict[str, Any]]] = []
+    first: list[dict[str, Any]] | None = None
+    for names, rows in results:
+        if names == [ENDED]:
+            if [row[0] for row in rows] != [len(answers) + 1]:
+                break
+            answers.append(first or [])
+            first = None
+        elif first is None:
+            first = [dict(zip(names, row, strict=True)) for row in rows]
+    if len(answers) != count:
+        raise ConnectionBroken("the answer ended early; the connection broke")
+    return answers
 
 
 def check_count(sent: int | None, rows: int, table: str) -> None:

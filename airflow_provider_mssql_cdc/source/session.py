@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -22,7 +22,10 @@ from airflow_provider_mssql_cdc.errors import (
     ConnectionBroken,
     LoginFailed,
     MssqlCdcError,
+    PermanentError,
+    PermissionDenied,
     ServerBusy,
+    SourceObjectMissing,
     StatementFailed,
 )
 from airflow_provider_mssql_cdc.source.connect import choose_driver
@@ -37,6 +40,31 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement
 log = logging.getLogger(__name__)
 
 _MODULES = {"mssql-python": "mssql_python", "pymssql": "pymssql"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one of several statements was answered with: its rows, or the error that it ends with."""
+
+    found: Sequence[dict[str, Any]] = ()
+    error: PermanentError | None = None
+
+    @property
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """The rows.
+
+        :raises PermanentError: what the statement ends with when it is asked alone.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+    @property
+    def optional(self) -> dict[str, Any] | None:
+        """The first row, of a question that the login's rights, or the server's age, may keep back."""
+        if isinstance(self.error, (PermissionDenied, SourceObjectMissing, StatementFailed)):
+            return None
+        return next(iter(self.rows), None)
 
 
 class SourceSession:
@@ -94,6 +122,32 @@ class SourceSession:
         """All rows of a small result, each a dict by column name."""
         self.open()
         return self._guarded.call(lambda connection: connection.rows(statement), doing=doing)
+
+    def results(
+        self, statements: Sequence[Statement], *, doing: str = "asking the server"
+    ) -> list[list[dict[str, Any]]]:
+        """The small results of several statements, asked one after the other in one round trip."""
+        self.open()
+        return self._guarded.call(lambda connection: connection.results(statements), doing=doing)
+
+    def answers(
+        self, statements: Sequence[Statement], *, doing: str = "asking the server"
+    ) -> tuple[Answer, ...]:
+        """Several answers in one round trip; where one statement fails, each is asked alone.
+
+        For questions that may be asked twice, outside of a transaction: an error may end the whole batch.
+        """
+        try:
+            return tuple(Answer(found) for found in self.results(statements, doing=doing))
+        except PermanentError as exc:
+            log.debug("%s: asking one by one: %s", self.settings.label, exc)
+        return tuple(self._answer(statement, doing) for statement in statements)
+
+    def _answer(self, statement: Statement, doing: str) -> Answer:
+        try:
+            return Answer(self.rows(statement, doing=doing))
+        except PermanentError as exc:
+            return Answer(error=exc)
 
     def row(self, statement: Statement, *, doing: str = "asking the server") -> dict[str, Any]:
         """The first row of an answer that always has one.

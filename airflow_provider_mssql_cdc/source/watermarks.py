@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from airflow_provider_mssql_cdc.model.staged import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
 from airflow_provider_mssql_cdc.planning.windows import GRID_STEP, WallClock, grid_start, wall_cut
 from airflow_provider_mssql_cdc.source.instances import refreshed
-from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 from airflow_provider_mssql_cdc.tsql import cdc
 
 _ASKING = "asking for watermarks"
@@ -67,7 +68,21 @@ def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
     :raises NotReadyYet: neither is known, which is no proof of a gap.
     :raises SourceObjectMissing: the instance is gone.
     """
-    lowest = Lsn.from_server(session.value(cdc.min_lsn(instance.name), doing=_ASKING))
+    return _low_of(session, instance, session.value(cdc.min_lsn(instance.name), doing=_ASKING))
+
+
+def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple[Lsn, Lsn | None]:
+    """:func:`low`, and after it how far capture has come (:func:`captured`), in one round trip.
+
+    :raises NotReadyYet: no low watermark is known.
+    :raises SourceObjectMissing: the instance is gone.
+    """
+    (lowest,), (reached,) = session.results([cdc.min_lsn(instance.name), cdc.max_lsn()], doing=_ASKING)
+    return _low_of(session, instance, lowest["min_lsn"]), Lsn.from_server(reached["max_lsn"])
+
+
+def _low_of(session: SourceSession, instance: CaptureInstance, min_lsn: str | None) -> Lsn:
+    lowest = Lsn.from_server(min_lsn)
     start = instance.start_lsn if lowest is not None else refreshed(session, instance).start_lsn
     known = [lsn for lsn in (lowest, start) if lsn is not None]
     if not known:
@@ -114,8 +129,11 @@ def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
     ``cdc.lsn_time_mapping`` holds the server's local time. Servers that know their zone convert it; older
     ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.
     """
-    found = session.rows(cdc.commit_time(lsn, zone_of(session)), doing=_ASKING)
-    return _instant(session, lsn, found[0]) if found else None
+    return _time_of(session, lsn, session.rows(cdc.commit_time(lsn, zone_of(session)), doing=_ASKING))
+
+
+def _time_of(session: SourceSession, lsn: Lsn, rows: Sequence[dict[str, Any]]) -> datetime | None:
+    return _instant(session, lsn, rows[0]) if rows else None
 
 
 def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime | None:
@@ -149,8 +167,14 @@ def retention_status(session: SourceSession, instance: CaptureInstance, *, posit
     :raises NotReadyYet: no low watermark is known.
     """
     lowest = low(session, instance)
-    kept_since, reached = commit_time(session, lowest), commit_time(session, position)
-    newest, age = newest_capture(session)
+    zone = zone_of(session)
+    low_time, position_time, newest_entry = session.answers(
+        [cdc.commit_time(lowest, zone), cdc.commit_time(position, zone), cdc.newest_mapping(zone)],
+        doing=_ASKING,
+    )
+    kept_since = _time_of(session, lowest, low_time.rows)
+    reached = _time_of(session, position, position_time.rows)
+    newest, age = _newest_of(session, () if _is_kept_back(newest_entry) else newest_entry.rows)
     headroom = None
     if kept_since is not None and reached is not None:
         headroom = (reached - kept_since).total_seconds() / 3600
@@ -159,9 +183,15 @@ def retention_status(session: SourceSession, instance: CaptureInstance, *, posit
 
 def newest_capture(session: SourceSession) -> tuple[datetime | None, float | None]:
     """Commit time and age in seconds of the newest entry that capture wrote, idle ones included."""
-    found = []
+    found: Sequence[dict[str, Any]] = ()
     with contextlib.suppress(PermissionDenied, SourceObjectMissing):
         found = session.rows(cdc.newest_mapping(zone_of(session)), doing=_ASKING)
+    return _newest_of(session, found)
+
+
+def _newest_of(
+    session: SourceSession, found: Sequence[dict[str, Any]]
+) -> tuple[datetime | None, float | None]:
     if not found:
         return None, None
     time = _instant(session, Lsn.parse(found[0]["lsn"]), found[0])
@@ -169,6 +199,10 @@ def newest_capture(session: SourceSession) -> tuple[datetime | None, float | Non
     assert time is not None
     assert asked is not None
     return time, (asked - time).total_seconds()
+
+
+def _is_kept_back(answer: Answer) -> bool:
+    return isinstance(answer.error, (PermissionDenied, SourceObjectMissing))
 
 
 def zone_of(session: SourceSession) -> cdc.ServerZone:

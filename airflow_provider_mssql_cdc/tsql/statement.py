@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
@@ -85,3 +86,21 @@ def with_end(statement: Statement) -> Statement:
     For small results, which ODBC Driver 18 cuts short in the same way; a procedure's cannot be counted.
     """
     return Statement(f"{statement.text};\nSELECT 1 AS [{ENDED}]", statement.parameters)
+
+
+def in_one_batch(statements: Sequence[Statement]) -> Statement:
+    """Several statements with small results as one round trip; after each the mark, with its number from 1.
+
+    A procedure may have several results or none: what stands between two marks is one statement's answer.
+    """
+    texts: list[str] = []
+    parameters: dict[str, str | int] = {}
+    for number, statement in enumerate(statements, start=1):
+        text = _MARKER.sub(partial(_numbered, number=number), statement.text)
+        texts.append(f"{text};\nSELECT {number} AS [{ENDED}]")
+        parameters |= {f"{name}_{number}": value for name, value in statement.parameters.items()}
+    return Statement(";\n".join(texts), parameters)
+
+
+def _numbered(match: re.Match[str], *, number: int) -> str:
+    return match[0] if match[1] is None else f"%({match[1]}_{number})s"

@@ -51,7 +51,7 @@ MUTANTS = (
         "P3 a snapshot that retention has passed is not committed",
         "_commit",
         "refuse_unretained(session, instance, position=plan.snapshot, label=table.label)",
-        "pass",
+        "plan.snapshot",
         f"{ORDER}::test_a_snapshot_that_retention_has_passed_is_not_committed",
     ),
     Mutant(

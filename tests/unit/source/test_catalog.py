@@ -219,3 +219,48 @@ def test_two_names_that_differ_by_case_only_are_an_error_unless_one_is_exact() -
 )
 def test_a_bracketed_list_of_columns_is_taken_apart(text: str | None, names: tuple[str, ...]) -> None:
     assert names_in(text) == names
+
+
+# -- how few it asks for, and what comes of a guess
+
+
+@pytest.fixture(scope="module")
+def likely(server: EmbeddedSqlServer, tables: None) -> None:
+    """Instances whose name says another table than theirs, one that is, one that is not tracked."""
+    for statement in (
+        "CREATE TABLE dbo.likely (id int NOT NULL PRIMARY KEY)",
+        "CREATE TABLE dbo.other_likely (id int NOT NULL PRIMARY KEY)",
+    ):
+        server.execute(statement)
+    server.enable_cdc("dbo.likely")
+    server.enable_cdc("dbo.other_likely", capture_instance="dbo_ORDER_ITEMS_2")
+    server.enable_cdc("dbo.other_likely", capture_instance="dbo_untracked")
+
+
+@pytest.mark.parametrize("name", ["dbo_ORDER_ITEMS_2", "dbo_untracked"])
+def test_an_instance_whose_name_says_another_table_is_found(
+    server: EmbeddedSqlServer, driver: str, likely: None, name: str
+) -> None:
+    assert described(server, driver, name).table.label == "dbo.other_likely"
+
+
+def test_a_name_that_differs_by_case_is_looked_up_among_all(
+    server: EmbeddedSqlServer, driver: str, likely: None
+) -> None:
+    before = len(server.faults.log())
+    assert described(server, driver, "dbo_LIKELY").instance.name == "dbo_likely"
+    texts = [statement.sql for statement in server.faults.log()[before:]]
+    helps = [text for text in texts if "sp_cdc_help_change_data_capture" in text]
+    assert ["@source_name" in text for text in helps] == [True, False]
+
+
+def test_an_engine_that_lacks_a_view_is_asked_one_by_one(server: EmbeddedSqlServer, driver: str) -> None:
+    fault = server.faults.fail("sys.security_predicates", 208, times=None)
+    try:
+        found = described(server, driver, "dbo_ORDER_ITEMS")
+    finally:
+        server.faults.clear()
+    assert fault.acted == 2
+    assert found.facts.row_level_security is None
+    assert found.facts.may_unmask is True
+    assert len(found.columns) == 7

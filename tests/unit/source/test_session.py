@@ -25,6 +25,7 @@ from airflow_provider_mssql_cdc.errors import (
     MssqlCdcError,
     SchemaDrift,
     ServerBusy,
+    SourceObjectMissing,
     StatementFailed,
 )
 from airflow_provider_mssql_cdc.source.session import SourceSession
@@ -469,3 +470,52 @@ def test_closing_leaves_no_connection_on_the_server(server: EmbeddedSqlServer, d
     while server._listener.connections and time.monotonic() < deadline:
         time.sleep(0.05)
     assert server._listener.connections == 0
+
+
+# -- several answers in one round trip
+
+
+def asked(*texts: str) -> list[Statement]:
+    return [Statement(text) for text in texts]
+
+
+def test_several_statements_are_answered_in_one_round_trip_each_by_its_first_result(
+    server: EmbeddedSqlServer, session: SourceSession
+) -> None:
+    session.open()
+    before = len(statements_of(server))
+    answers = session.results(
+        [
+            Statement("SELECT id FROM dbo.numbers WHERE name = %(name)s", {"name": "name 7"}),
+            Statement("SELECT id FROM dbo.numbers WHERE name = %(name)s", {"name": "100% %(no)s"}),
+            *asked("SELECT 1 AS a; SELECT 2 AS b", "SET ROWCOUNT 0", "SELECT 1 AS [__$end], '%%' AS mark"),
+        ]
+    )
+    assert answers == [[{"id": 7}], [], [{"a": 1}], [], [{"__$end": 1, "mark": "%"}]]
+    assert len(statements_of(server)) == before + 1
+
+
+@pytest.mark.parametrize("after_rows", [None, 0, 1, 2, 3])
+def test_answers_that_end_early_are_never_taken_for_empty_ones(
+    server: EmbeddedSqlServer, settings: Callable[..., ConnectionSettings], after_rows: int | None
+) -> None:
+    fault = server.faults.drop("FROM dbo.numbers", after_rows=after_rows)
+    statements = asked("SELECT TOP (3) id FROM dbo.numbers ORDER BY id", "SELECT 5 AS five WHERE 1 = 0")
+    with SourceSession(settings()) as session, pytest.raises(ConnectionBroken):
+        session.results(statements)
+    assert fault.acted == 1
+
+
+@pytest.mark.parametrize("failing", range(3))
+@pytest.mark.parametrize("text", ["SELECT 1 AS n FROM dbo.no_such_table", "EXEC dbo.no_such_procedure"])
+def test_where_one_of_several_fails_the_others_are_answered_all_the_same(
+    session: SourceSession, text: str, failing: int
+) -> None:
+    statements = asked("SELECT 10 AS n", "SELECT 11 AS n", "SELECT 12 AS n")
+    statements[failing] = Statement(text)
+    answers = session.answers(statements)
+    assert [answer.optional for answer in answers] == [
+        None if number == failing else {"n": 10 + number} for number in range(3)
+    ]
+    with pytest.raises((SourceObjectMissing, StatementFailed)):
+        _ = answers[failing].rows

@@ -141,6 +141,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "table_by_id": lambda: catalog.table_by_id(581577110),
     "tracked_tables": catalog.tracked_tables,
     "table_columns": lambda: catalog.table_columns(581577110),
+    "code_page": lambda: catalog.code_page("Latin1_General_CS_AS"),
     "unique_indexes": lambda: catalog.unique_indexes(581577110),
     "row_level_security": lambda: catalog.row_level_security(581577110),
     "partitioning": lambda: catalog.partitioning(581577110),
@@ -180,6 +181,14 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "updateability": cdc.updateability,
     "counted_range": lambda: statement.counted(select(ID, ("1000001",), None)),
     "small_answer": lambda: statement.with_end(catalog.database_access("shop")),
+    "answers_in_one_batch": lambda: statement.in_one_batch(
+        [
+            cdc.instances(("dbo", "100% [orders]")),
+            catalog.may_select(cdc.change_table("dbo_100%")),
+            catalog.may_unmask(),
+            cdc.captured_columns("dbo_orders"),
+        ]
+    ),
     "session_set_up": lambda: session.set_up(30000),
     "session_needed_settings": session.needed_settings,
     "session_globals_in_effect": session.globals_in_effect,
