@@ -47,7 +47,7 @@ def idle(world: ChangesWorld) -> None:
 
 
 def other_table(world: ChangesWorld) -> None:
-    world.execute("INSERT INTO dbo.other DEFAULT VALUES")
+    world.execute("INSERT INTO dbo.other (n) VALUES (1)")
 
 
 @pytest.mark.parametrize("between", [nothing, idle, other_table])
@@ -58,7 +58,7 @@ def test_runs_on_a_quiet_database_that_works_log_no_warning(
     between: Callable[[ChangesWorld], None],
     recorded: dict[str, str],
 ) -> None:
-    world.execute("CREATE TABLE dbo.other (id int IDENTITY NOT NULL PRIMARY KEY)")
+    world.execute("CREATE TABLE dbo.other (id int IDENTITY NOT NULL PRIMARY KEY, n int NOT NULL)")
     world.server.enable_cdc("dbo.other")
     world.server.enable_cdc("dbo.orders", **recorded)
     world.bootstrap()
