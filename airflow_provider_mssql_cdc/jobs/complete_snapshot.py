@@ -24,6 +24,7 @@ from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.planning.completion import CompletePlan, choose_plan
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
+from airflow_provider_mssql_cdc.planning.history import refuse_object_of_plan
 from airflow_provider_mssql_cdc.source.watermarks import commit_time
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
@@ -137,6 +138,7 @@ def _commit(
         instance = source.description.instance
         if not plan.resnapshot:
             bronze.check_object(source.identity)
+        refuse_object_of_plan((each.source_object for each in plan.ranges), source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_snapshot_ahead(session, instance, snapshot=plan.snapshot, label=table.label)
         decide_columns(bronze, source)

@@ -166,6 +166,7 @@ def _items(
             key_range=key_range,
             split=source.split_hash,
             resnapshot=request.resnapshot,
+            source_object=source.identity.object_id,
         )
         for index, key_range in enumerate(ranges.ranges)
     ]

@@ -26,6 +26,7 @@ from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange
 from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
+from airflow_provider_mssql_cdc.planning.history import refuse_object_of_plan
 from airflow_provider_mssql_cdc.source.measure import count_rows
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -146,6 +147,7 @@ def read_range(
         bronze.check_identity(source.identity)
         if not planned.resnapshot:
             bronze.check_object(source.identity)
+        refuse_object_of_plan([planned.source_object], source.identity)
         bronze.check_columns(source.lake_columns)
         decide_columns(bronze, source)
         reached = _check_stamp(session, source, planned=planned, table=table)
@@ -166,6 +168,7 @@ def read_range(
         files=files,
         horizon=after,
         resnapshot=planned.resnapshot,
+        source_object=source.identity.object_id,
     )
 
 

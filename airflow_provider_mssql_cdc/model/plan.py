@@ -60,6 +60,7 @@ class PlannedRange:
     :param split: :func:`columns_hash` of the split columns; a bound means nothing without them.
     :param done: bronze holds snapshot S; there is nothing to read.
     :param resnapshot: S is to replace the snapshot that bronze holds.
+    :param source_object: object id of the table that was planned; None in a plan of an earlier version.
     """
 
     plan: PlanId
@@ -69,6 +70,7 @@ class PlannedRange:
     split: str = ""
     done: bool = False
     resnapshot: bool = False
+    source_object: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
@@ -96,6 +98,8 @@ class PlannedRange:
             item["done"] = True
         if self.resnapshot:
             item["resnapshot"] = True
+        if self.source_object is not None:
+            item["object"] = self.source_object
         return item
 
     @classmethod
@@ -115,6 +119,7 @@ class PlannedRange:
                 split=str(item.get("split", "")),
                 done=item.get("done") is True,
                 resnapshot=item.get("resnapshot") is True,
+                source_object=int(item["object"]) if item.get("object") is not None else None,
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(

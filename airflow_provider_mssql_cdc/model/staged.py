@@ -68,6 +68,7 @@ class StagedRange:
     horizon: ReadHorizon | None = None
     done: bool = False
     resnapshot: bool = False
+    source_object: int | None = None
 
     @property
     def snapshot(self) -> Lsn:
@@ -94,6 +95,8 @@ class StagedRange:
             item["done"] = True
         if self.resnapshot:
             item["resnapshot"] = True
+        if self.source_object is not None:
+            item["object"] = self.source_object
         return item
 
     @classmethod
@@ -113,6 +116,7 @@ class StagedRange:
                 horizon=ReadHorizon.from_xcom(item["after"]) if item.get("after") else None,
                 done=item.get("done") is True,
                 resnapshot=item.get("resnapshot") is True,
+                source_object=int(item["object"]) if item.get("object") is not None else None,
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(f"staged holds something that no read returned ({exc})") from exc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.errors import ForeignTable
@@ -64,6 +64,21 @@ def is_other_object(state: BronzeState, identity: SourceIdentity) -> bool:
     """
     known = state.source_object is not None and identity.object_id is not None
     return known and state.source_object != identity.object_id
+
+
+def refuse_object_of_plan(planned: Iterable[int | None], identity: SourceIdentity) -> None:
+    """Fail when rows that one plan asked for would come from two tables, or from another one than it saw.
+
+    :param planned: the object id that each range was planned for; None is not known.
+    :raises ForeignTable: with the object ids; nothing need be in bronze yet.
+    """
+    others = {each for each in planned if each is not None and each != identity.object_id}
+    if others and identity.object_id is not None:
+        raise ForeignTable(
+            f"this plan was made for the table with object id {min(others)}, and {identity.label} is the "
+            f"table with object id {identity.object_id} now: another table has taken its name since. Nothing "
+            "of the plan is committed; clear the plan task with downstream"
+        )
 
 
 def refuse_other_object(state: BronzeState, identity: SourceIdentity, *, where: str) -> None:

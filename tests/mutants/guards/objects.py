@@ -52,6 +52,20 @@ MUTANTS = (
         f"{OBJECTS}::test_a_range_and_its_completion_of_another_table_are_refused",
     ),
     Mutant(
+        "object: a range of one plan comes from the table that was planned",
+        "read_range",
+        "refuse_object_of_plan([planned.source_object], source.identity)",
+        "pass",
+        f"{OBJECTS}::test_a_plan_of_one_table_is_not_read_from_the_next",
+    ),
+    Mutant(
+        "object: and is committed as that table's alone",
+        "_commit",
+        "refuse_object_of_plan((each.source_object for each in plan.ranges), source.identity)",
+        "pass",
+        f"{OBJECTS}::test_a_plan_of_one_table_is_not_read_from_the_next",
+    ),
+    Mutant(
         "object: a window of the table before is not committed",
         "commit_window.once",
         "bronze.check_object(identity)",

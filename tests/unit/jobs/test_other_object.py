@@ -186,6 +186,25 @@ def test_a_range_and_its_completion_of_another_table_are_refused(world: World) -
     refused(world, lambda: load.complete(outcomes), loaded=loaded)
 
 
+@pytest.mark.parametrize("resnapshot", [False, True], ids=["first", "resnapshot"])
+def test_a_plan_of_one_table_is_not_read_from_the_next(world: World, *, resnapshot: bool) -> None:
+    """Also where bronze does not know any table yet, and where a resnapshot may change it."""
+    first = world.load()
+    if resnapshot:
+        first.all()
+        world.fill("dbo.orders", 10)
+        first.run_id = "again"
+    ranges = first.plan(rows_per_range=5, resnapshot=resnapshot)
+    outcomes = [first.read(planned) for planned in ranges]
+    loaded = world.object_id()
+    load = world.load(by_a_table_that_was_tracked_all_along(world), "again")
+    for call in (lambda: load.read(ranges[0]), lambda: load.complete(outcomes)):
+        with pytest.raises(ForeignTable, match="clear the plan task") as caught:
+            call()
+        assert f"made for the table with object id {loaded}," in str(caught.value)
+    assert load.all(rows_per_range=5, resnapshot=resnapshot).rows == 10
+
+
 @pytest.mark.parametrize("chunked", [False, True], ids=["whole", "chunked"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_resnapshot_goes_on_with_the_new_table_and_no_row_of_the_old_one_stays(
