@@ -151,7 +151,6 @@ NOT_KNOWN = [
     "SELECT CAST('2020-01-01 1:00PM' AS datetime)",
     "SELECT CAST(CAST(1 AS money) AS varchar(20))",
     "SELECT CAST(CAST(1 AS float) AS varchar(20))",
-    "SELECT CAST(0x01 AS int)",
     "SELECT CAST(1 AS datetime)",
     "SELECT DATEADD(month, 1, GETDATE())",
     "SELECT DATEPART(hour, GETDATE())",

@@ -170,6 +170,12 @@ def _moment_to_moment(source: SqlType, target: SqlType, assign: bool) -> Callabl
     return lambda v: moments.store(v, target)
 
 
+def _binary_to_integer(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
+    size = types.facts(target).length
+    signed = target.name not in ("tinyint", "bit")
+    return lambda v: store_integer(int.from_bytes(v[-size:].rjust(size, b"\0"), "big", signed=signed), target)
+
+
 def _integer_to_binary(source: SqlType, target: SqlType, assign: bool) -> Callable[[Any], Any]:
     size = types.facts(source).length
     if target.name == "varbinary":
@@ -190,6 +196,7 @@ _PAIRS: dict[tuple[str, str], Callable[[SqlType, SqlType, bool], Callable[[Any],
     ("float", "float"): _to_float,
     ("moment", "moment"): _moment_to_moment,
     ("binary", "binary"): lambda s, t, a: store_binary(t, assign=a),
+    ("binary", "integer"): _binary_to_integer,
     ("integer", "binary"): _integer_to_binary,
     ("binary", "guid"): lambda s, t, a: lambda v: guid_from_wire(v.ljust(16, b"\0")[:16]),
     ("guid", "binary"): lambda s, t, a: lambda v: store_binary(t, assign=a)(guid_to_wire(v)),
