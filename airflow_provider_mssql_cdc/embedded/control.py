@@ -9,6 +9,7 @@ Any driver's connection as sa can call them; there is no second protocol::
     EXEC embedded.cleanup @instance = 'dbo_orders', @up_to = '0x...', @keep_seconds = 0
     EXEC embedded.key_updates 'images'              -- or 'pair', 'inserts first'
     EXEC embedded.commands 'statement'              -- or 'row': what __$command_id counts
+    EXEC embedded.text_casts 'utf-8'                -- or 'utf-16': what nvarchar gives as varbinary
     EXEC embedded.clock @shift_seconds = 3600, @zone = 'Europe/Berlin'
     EXEC embedded.fault @action = 'drop', @pattern = 'FROM .*orders', @after_rows = 1000
     EXEC embedded.fault @action = 'fail', @pattern = '...', @number = 1205, @occurrence = 3, @times = 1
@@ -155,6 +156,7 @@ _PROCEDURES: dict[str, tuple[str, Control]] = {
     "capture_mode": ("mode", _setting("capture_mode", "mode")),
     "key_updates": ("form", _setting("key_updates", "form")),
     "commands": ("per", _setting("commands", "per")),
+    "text_casts": ("units", _setting("text_casts", "units")),
     "stop_capture": ("", lambda server, _, given: server.stop_capture()),
     "start_capture": ("", lambda server, _, given: server.start_capture()),
     "idle": ("", lambda server, session, _: _one("lsn:text", server.idle(database=session.database))),

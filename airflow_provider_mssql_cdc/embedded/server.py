@@ -274,6 +274,18 @@ class EmbeddedSqlServer:
             raise ValueError(f"commands must be one of {get_args(CommandIds)}, got {per!r}")
         self.cdc.commands = per
 
+    @property
+    def text_casts(self) -> str:
+        """What nvarchar gives as varbinary: "utf-16", or "utf-8" as an engine that is no SQL Server."""
+        return self.engine.registry.text_casts
+
+    @text_casts.setter
+    def text_casts(self, units: str) -> None:
+        if units not in ("utf-16", "utf-8"):
+            raise ValueError(f"text_casts must be 'utf-16' or 'utf-8', got {units!r}")
+        self.engine.registry.text_casts = units
+        self.engine.cache.clear()
+
     def capture(self, *, commits: int | None = None, database: str | None = None) -> int:
         """Capture what is committed and waits, or its oldest ``commits``; returns how many commits."""
         return self.cdc.capture(database or self.database, commits)

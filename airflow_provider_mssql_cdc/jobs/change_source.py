@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
@@ -160,7 +160,7 @@ def _as_recorded(stored: Column, source: Column | None) -> Column:
         "encrypted": source.encrypted,
         "column_set": source.column_set,
     }
-    return Column(stored.name, source.column_id, stored.sql_type, nullable=True, **facts)
+    return replace(stored, column_id=source.column_id, nullable=True, **facts)
 
 
 def mark_of(instance: CaptureInstance) -> InstanceMark:

@@ -22,6 +22,8 @@ class Column:
     :param encrypted: Always Encrypted; only ciphertext can be read.
     :param column_set: the XML view of the sparse columns, no column of its own.
     :param captured: whether the capture instance records it.
+    :param utf16: the server casts texts to their UTF-16 units, as every SQL Server does; other engines
+        may give other bytes.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Column:
     encrypted: bool = False
     column_set: bool = False
     captured: bool = True
+    utf16: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,9 +256,9 @@ def _planned(column: Column, target: SqlType | None) -> PlannedColumn:
     if column.encrypted:
         read, data_type = quote_identifier(column.name), "binary"
     elif target is None:
-        read, data_type = projection(column.name, column.sql_type), lake_type(column.sql_type)
+        read, data_type = projection(column), lake_type(column.sql_type)
     else:
-        read, data_type = cast_projection(column.name, column.sql_type, target), lake_type(target)
+        read, data_type = cast_projection(column, target), lake_type(target)
     comment, large = _comment(column, target), column.sql_type.is_large
     lake = LakeColumn(lake_name(column.name), column.name, data_type, comment, large)
     return PlannedColumn(column, lake, read, None if column.encrypted else target)

@@ -157,7 +157,13 @@ def described_columns(session: SourceSession, object_id: int) -> tuple[Column, .
     """The columns of any table that this login sees, a change table for one, by name, id and type alone."""
     rows = session.rows(catalog.table_columns(object_id), doing=_ASKING)
     return tuple(
-        Column(row["column_name"], int(row["column_id"]), _sql_type(row), nullable=bool(row["is_nullable"]))
+        Column(
+            row["column_name"],
+            int(row["column_id"]),
+            _sql_type(row),
+            nullable=bool(row["is_nullable"]),
+            utf16=session.utf16,
+        )
         for row in rows
     )
 
@@ -332,6 +338,7 @@ def _columns(
             encrypted=row["encryption_type"] is not None,
             column_set=bool(row["is_column_set"]),
             captured=(row["column_name"], int(row["column_id"])) in captured,
+            utf16=session.utf16,
         )
 
 

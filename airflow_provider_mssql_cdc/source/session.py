@@ -35,6 +35,7 @@ from airflow_provider_mssql_cdc.source.session_settings import state_session
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql import catalog
 from airflow_provider_mssql_cdc.tsql import session as statements
+from airflow_provider_mssql_cdc.tsql.session import SessionState
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class SourceSession:
             raise ConfigurationError(f'isolation is None (READ COMMITTED) or "snapshot", got {isolation!r}')
         self.settings, self.isolation = settings, isolation
         self.remembered: dict[str, object] = {}
+        self._state = SessionState()
         self._driver = _load_driver(settings)
         self._guarded = GuardedConnection(self._driver, settings)
 
@@ -88,6 +90,12 @@ class SourceSession:
     def driver(self) -> str:
         """Which driver reads: ``mssql-python 1.16.0`` or ``pymssql 2.4.6``."""
         return self._driver.label
+
+    @property
+    def utf16(self) -> bool:
+        """Whether a text cast to varbinary gives its UTF-16 units on this server."""
+        self.open()
+        return self._state.utf16 == 1
 
     def __enter__(self) -> SourceSession:
         self.open()
@@ -228,7 +236,7 @@ class SourceSession:
         """The user's own settings first, then all that the reads rest on, and what the server made of it."""
         for text in self.settings.conn_properties:
             self.execute(Statement(text.replace("%", "%%")), doing="running conn_properties")
-        state_session(self)
+        self._state = state_session(self)
 
     def _why_no_login(self, exc: LoginFailed) -> MssqlCdcError:
         """Error 4060 is said of a database that is not there, not allowed, or not open yet: ask elsewhere."""

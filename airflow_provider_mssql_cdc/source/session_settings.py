@@ -5,13 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
-from airflow_provider_mssql_cdc.errors import (
-    ConfigurationError,
-    PermanentError,
-    PermissionDenied,
-    SourceObjectMissing,
-    StatementFailed,
-)
+from airflow_provider_mssql_cdc.errors import ConfigurationError, PermanentError
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql import session as statements
 from airflow_provider_mssql_cdc.tsql.session import SessionState
@@ -20,7 +14,6 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement
 log = logging.getLogger(__name__)
 
 _SETTING = "setting the session up"
-_NOT_THERE: tuple[type[PermanentError], ...] = (StatementFailed, SourceObjectMissing, PermissionDenied)
 
 
 class Session(Protocol):
@@ -34,8 +27,10 @@ class Session(Protocol):
     def execute(self, statement: Statement, *, doing: str = ...) -> None: ...
 
 
-def state_session(session: Session) -> None:
+def state_session(session: Session) -> SessionState:
     """One round trip on SQL Server; setting by setting on an engine that does not know all of them.
+
+    What the server said of its session, after it was judged.
 
     :raises ConfigurationError: a setting that rows depend on is not in effect although it was made.
     :raises StatementFailed: the server does not know a setting that rows depend on.
@@ -44,13 +39,18 @@ def state_session(session: Session) -> None:
     milliseconds = seconds * 1000 if seconds else -1
     try:
         (row,) = session.rows(statements.set_up(milliseconds), doing=_SETTING)
-    except _NOT_THERE as exc:
+    except PermanentError as exc:
         row = _one_by_one(session, milliseconds, why=exc)
-    _judge(session, SessionState.of(row))
+    state = SessionState.of(row)
+    _judge(session, state)
+    return state
 
 
 def _one_by_one(session: Session, lock_timeout_ms: int, *, why: PermanentError) -> dict[str, Any]:
-    """What rows depend on has to be taken; of the rest, the log says what is missing."""
+    """What rows depend on has to be taken; of the rest, the log says what is missing.
+
+    Which error an engine gives for what it lacks is its own affair, a cast that it refuses for one.
+    """
     missing = [
         text
         for text in (*statements.STATED, statements.set_lock_timeout(lock_timeout_ms).text)
@@ -62,10 +62,11 @@ def _one_by_one(session: Session, lock_timeout_ms: int, *, why: PermanentError) 
         statements.globals_in_effect(),
         statements.options_in_effect(),
         statements.levels_in_effect(),
+        statements.texts_in_effect(),
     ):
         try:
             row.update(*session.rows(question, doing=_SETTING)[:1])
-        except _NOT_THERE:
+        except PermanentError:
             missing.append(question.text)
     log.warning(
         "%s: this server does not know all of what a session states (%s). Missing: %s",
@@ -79,7 +80,7 @@ def _one_by_one(session: Session, lock_timeout_ms: int, *, why: PermanentError) 
 def _taken(session: Session, statement: Statement) -> bool:
     try:
         session.execute(statement, doing=_SETTING)
-    except _NOT_THERE:
+    except PermanentError:
         return False
     return True
 
@@ -95,4 +96,10 @@ def _judge(session: Session, state: SessionState) -> None:
             "%s: the server took these settings and does not show them as made: %s",
             session.settings.label,
             ", ".join(other),
+        )
+    if state.utf16 != 1:
+        log.warning(
+            "%s: this server does not cast texts to their UTF-16 units, so they are read as it and the "
+            "driver give them: half of a surrogate pair would not be noticed",
+            session.settings.label,
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, INTEGER_TYPES, SqlType
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -187,9 +188,10 @@ def utf16_units(unicode: str, expression: str) -> str:
     return f"CAST(CAST({expression} AS {unicode}) AS varbinary({size}))"
 
 
-def key_text(sql_type: SqlType, expression: str) -> str:
+def key_text(column: Column, expression: str) -> str:
     """A key value on its way to a bound: :func:`exact_text`, of nchar and nvarchar as UTF-16 units."""
-    if sql_type.name in {"nchar", "nvarchar"}:
+    sql_type = column.sql_type
+    if column.utf16 and sql_type.name in {"nchar", "nvarchar"}:
         return utf16_units(unicode_type(sql_type), expression)
     return exact_text(sql_type, expression)
 

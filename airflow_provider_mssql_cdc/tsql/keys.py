@@ -1,7 +1,7 @@
 """Measuring a key: its ends, the next bound of a plan, its count, its distribution.
 
 Every key value comes back as exact text that the server rendered (columns ``k0``, ``k1``, …), of nchar and
-nvarchar as UTF-16 units, so that order and precision stay the server's business.
+nvarchar as UTF-16 units where the server gives those, so that order and precision stay the server's business.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def key_ends(table: SourceTable, column: Column) -> Statement:
 def first_key(table: SourceTable, columns: Sequence[Column], *, descending: bool = False) -> Statement:
     """The smallest (or largest) key of a table, NULLs first; no row for an empty table."""
     select_list = ", ".join(
-        f"{key_text(column.sql_type, quote_identifier(column.name))} AS k{index}"
+        f"{key_text(column, quote_identifier(column.name))} AS k{index}"
         for index, column in enumerate(columns)
     )
     order = ", ".join(quote_identifier(column.name) + (" DESC" if descending else "") for column in columns)
@@ -78,7 +78,7 @@ def seek_key(
     names = [quote_identifier(column.name) for column in columns[depth:]]
     inner = ", ".join(f"{name} AS [__$k{depth + index}]" for index, name in enumerate(names))
     keys = ", ".join(
-        f"{key_text(column.sql_type, f'd.[__$k{depth + index}]')} AS k{depth + index}"
+        f"{key_text(column, f'd.[__$k{depth + index}]')} AS k{depth + index}"
         for index, column in enumerate(columns[depth:])
     )
     repeats = _is_lower(columns, lower, depth=depth, inclusive=inclusive)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mssql_cdc.tsql.bounds import utf16_units
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 LONGEST_TEXT = 2147483647
@@ -64,6 +65,10 @@ _LEVELS = (
     "s.transaction_isolation_level AS isolation_level, s.date_format AS date_order,\n"
     "       s.language AS language_name"
 )
+# Cast as columns are. The euro sign is other bytes in UTF-8 and in code pages: before versions 4.5 and 5.1
+# Babelfish gave those (github.com/babelfish-for-postgresql/babelfish_extensions, pull request 3072).
+_EURO = utf16_units("nvarchar(2)", "N'A\u20ac'")
+_TEXTS = f"CASE WHEN {_EURO} = 0x4100AC20 THEN 1 ELSE 0 END AS utf16"
 
 
 def set_lock_timeout(milliseconds: int) -> Statement:
@@ -92,14 +97,20 @@ def levels_in_effect() -> Statement:
     return Statement(f"SELECT {_LEVELS}\nFROM sys.dm_exec_sessions AS s\nWHERE s.session_id = @@SPID")
 
 
+def texts_in_effect() -> Statement:
+    """Whether a text cast to varbinary gives its UTF-16 units, as utf16 (1 or 0)."""
+    return Statement(f"SELECT {_TEXTS}")
+
+
 def set_up(lock_timeout_ms: int) -> Statement:
     """All settings in one batch, then what the server has now made of them, in one row: the columns of
-    :func:`globals_in_effect`, :func:`options_in_effect` and :func:`levels_in_effect` (NULL: not shown)."""
+    :func:`globals_in_effect`, :func:`options_in_effect`, :func:`levels_in_effect` (NULL: not shown) and
+    :func:`texts_in_effect`."""
     settings = (*STATED, *NEEDED, set_lock_timeout(lock_timeout_ms).text)
     stated = ";\n".join(settings)
     return Statement(
         f"{stated};\n"
-        f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS}\n"
+        f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS},\n       {_TEXTS}\n"
         "FROM (SELECT @@SPID AS own_id) AS o\n"
         "LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = o.own_id"
     )
@@ -121,6 +132,7 @@ class SessionState:
     isolation_level: int | None = None
     date_order: str | None = None
     language_name: str | None = None
+    utf16: int | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> SessionState:

@@ -20,7 +20,7 @@ _PROJECTED = {
     "rowversion": "CAST({0} AS binary(8))",
     "xml": "CAST({0} AS nvarchar(max))",
     "text": "CAST({0} AS nvarchar(max))",
-    "ntext": utf16_units("nvarchar(max)", "{0}"),
+    "ntext": "CAST({0} AS nvarchar(max))",
     "image": "CAST({0} AS varbinary(max))",
     "json": "CAST({0} AS nvarchar(max))",
     "vector": "CAST({0} AS nvarchar(max))",
@@ -29,29 +29,30 @@ _PROJECTED = {
 _BYTES = {"uniqueidentifier": 16, "rowversion": 8, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 
 
-def projection(name: str, sql_type: SqlType) -> str:
+def projection(column: Column) -> str:
     """T-SQL that reads a column as it is planned; most types are read as they are."""
-    return _projected(sql_type).replace("{0}", quote_identifier(name))
+    return _projected(column.sql_type, utf16=column.utf16).replace("{0}", quote_identifier(column.name))
 
 
-def cast_projection(name: str, sql_type: SqlType, target: SqlType) -> str:
+def cast_projection(source: Column, target: SqlType) -> str:
     """T-SQL for a cast that the user asked for.
 
     A cast to a char type prints what a key bound prints (all digits, ISO 8601, hex), never the text of
     the server's default style, which drops seconds of a datetime. Texts are read as Unicode whatever the
     target's code page. A text or bytes that the target would cut make the statement fail.
     """
-    column = quote_identifier(name)
+    column, sql_type = quote_identifier(source.name), source.sql_type
     if target.name in CHAR_TYPES and sql_type.name not in CHAR_TYPES and is_bindable(sql_type):
         return f"CAST({exact_text(sql_type, column)} AS {target.declaration})"  # digits and letters only
     if target.name in CHAR_TYPES:
         read = unicode_type(target)
         limit = None if _holds(target, sql_type) else target
-        return utf16_units(read, _whole(column, read, wide="nvarchar", limit=limit))
+        text = _whole(column, read, wide="nvarchar", limit=limit)
+        return utf16_units(read, text) if source.utf16 else text
     if target.name in BINARY_TYPES:
         fits = target.is_max or (sql_type.name not in CHAR_TYPES and _holds(target, sql_type))
         return _whole(column, target.declaration, wide="varbinary", limit=None if fits else target)
-    return _projected(target).replace("{0}", f"CAST({column} AS {target.declaration})")
+    return _projected(target, utf16=source.utf16).replace("{0}", f"CAST({column} AS {target.declaration})")
 
 
 def _holds(target: SqlType, source: SqlType) -> bool:
@@ -81,11 +82,13 @@ def _whole(column: str, read: str, *, wide: str, limit: SqlType | None) -> str:
     return f"CASE WHEN {length} > {most} THEN {failing} ELSE CAST({column} AS {read}) END"
 
 
-def _projected(sql_type: SqlType) -> str:
+def _projected(sql_type: SqlType, *, utf16: bool) -> str:
     if sql_type.name in {"char", "varchar"}:
         return f"CAST({{0}} AS {unicode_type(sql_type)})"
-    if sql_type.name in {"nchar", "nvarchar"}:
+    if utf16 and sql_type.name in {"nchar", "nvarchar"}:
         return utf16_units(unicode_type(sql_type), "{0}")
+    if utf16 and sql_type.name == "ntext":
+        return utf16_units("nvarchar(max)", "{0}")
     return _PROJECTED.get(sql_type.name, "{0}")
 
 

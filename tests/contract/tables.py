@@ -86,6 +86,7 @@ def described(session: SourceSession, schema: str, name: str) -> Made:
             ),
             nullable=bool(found["is_nullable"]),
             computed=bool(found["is_computed"]),
+            utf16=session.utf16,
         )
         for found in session.rows(catalog.table_columns(table.object_id))
     )

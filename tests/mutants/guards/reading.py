@@ -10,6 +10,7 @@ SEEKS = "tests/scenarios/test_ranges_seek.py::test_every_row_is_read_once_and_no
 ORDER = "tests/scenarios/test_order_of_a_snapshot.py"
 
 HALVES = "tests/unit/jobs/test_half_pairs.py"
+ENGINES = "tests/unit/jobs/test_other_engines.py"
 
 MUTANTS = (
     Mutant(
@@ -25,6 +26,34 @@ MUTANTS = (
         """sql_type.name in {"nchar", "nvarchar"}""",
         "False",
         f"{HALVES}::test_a_key_with_half_a_pair_bounds_no_range",
+    ),
+    Mutant(
+        "P6 a snapshot reads texts as the engine gives them",
+        "_columns",
+        "utf16=session.utf16",
+        "utf16=True",
+        f"{ENGINES}::test_a_snapshot_and_its_changes_hold_every_text_and_the_log_says_what_is_not_noticed",
+    ),
+    Mutant(
+        "P6 changes are read as the engine gives texts",
+        "described_columns",
+        "utf16=session.utf16",
+        "utf16=True",
+        f"{ENGINES}::test_a_snapshot_and_its_changes_hold_every_text_and_the_log_says_what_is_not_noticed",
+    ),
+    Mutant(
+        "P6 keys come as the engine gives texts",
+        "key_text",
+        "column.utf16",
+        "True",
+        f"{ENGINES}::test_waves_and_ranges_over_a_text_key_hold_every_row",
+    ),
+    Mutant(
+        "P6 the log says that half pairs are not noticed",
+        "_judge",
+        "state.utf16 != 1",
+        "False",
+        f"{ENGINES}::test_a_snapshot_and_its_changes_hold_every_text_and_the_log_says_what_is_not_noticed",
     ),
     Mutant(
         "P1 the session that reads has passed the stamp",

@@ -87,11 +87,13 @@ def test_the_server_shows_every_setting_as_it_was_stated(
             statements.globals_in_effect(),
             statements.options_in_effect(),
             statements.levels_in_effect(),
+            statements.texts_in_effect(),
         ):
             row = session.rows(question)[0]
             state = SessionState.of({**{n: getattr(state, n) for n in SessionState.__slots__}, **row})
         assert (state.wrong(), state.other()) == ((), ())
         assert (state.isolation_level, state.language_name, state.lock_wait_ms) == (2, "us_english", 300_000)
+        assert (state.utf16, session.utf16) == (1, True)
 
 
 def test_settings_and_what_came_of_them_are_one_round_trip(server: EmbeddedSqlServer, driver: str) -> None:
@@ -103,7 +105,9 @@ def test_settings_and_what_came_of_them_are_one_round_trip(server: EmbeddedSqlSe
     assert len(sent) <= 1 + drivers_own
 
 
-@pytest.mark.parametrize("missing", ["dm_exec_sessions", "@@OPTIONS", "SET DATEFORMAT", "SET FMTONLY"])
+@pytest.mark.parametrize(
+    "missing", ["dm_exec_sessions", "@@OPTIONS", "SET DATEFORMAT", "SET FMTONLY", "varbinary"]
+)
 def test_an_engine_that_lacks_a_setting_or_an_answer_is_read_and_the_log_says_what_is_missing(
     server: EmbeddedSqlServer, driver: str, missing: str, caplog: pytest.LogCaptureFixture
 ) -> None:

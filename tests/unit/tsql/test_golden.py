@@ -44,6 +44,10 @@ EVERY_TYPE = tuple(
         "nvarchar(20) nvarchar(max) text ntext xml uniqueidentifier binary(8) varbinary(20) image rowversion"
     ).split()
 )
+OTHER_ENGINE = tuple(
+    column(f"c {declared}", declared, utf16=False)
+    for declared in ("varchar(20)", "nchar(5)", "nvarchar(20)", "nvarchar(max)", "ntext", "geography")
+)
 AWKWARD = (column("Entry No_", "int"), column("100% ]x[", "money"), column("a_x0020_b", "time(3)"))
 CASTS = {
     "loc": "varchar(max)",
@@ -78,6 +82,9 @@ def seek(columns, lower, depth, inclusive=True) -> Statement:
 STATEMENTS: dict[str, Callable[[], Statement]] = {
     "select_whole_table": lambda: select((), None, None),
     "select_every_type": lambda: select((), None, None, columns=EVERY_TYPE),
+    "select_texts_of_another_engine": lambda: select(
+        (), None, None, columns=OTHER_ENGINE, casts={"c geography": "varchar(20)"}
+    ),
     "select_with_casts": lambda: select((), None, None, columns=CAST_COLUMNS, casts=CASTS),
     "select_with_casts_that_might_cut": lambda: select(
         (),
@@ -128,6 +135,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "seek_middle_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 1),
     "seek_last_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 0),
     "seek_above_a_null": lambda: seek(NULLABLE, (None, "0x00000000000007D1"), 0),
+    "seek_texts_of_another_engine": lambda: seek(OTHER_ENGINE[1:3], ("a", "b"), 0),
     "seek_strictly_above": lambda: seek(CODE_NUMBER, ("n", "3"), 1, inclusive=False),
     "count_keys": lambda: keys.count_keys(ORDERS, CODE_NUMBER),
     "count_slices_integer": lambda: keys.count_slices(ORDERS, ID[0], lower="1", upper="900", width=100),
@@ -194,6 +202,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "session_globals_in_effect": session.globals_in_effect,
     "session_options_in_effect": session.options_in_effect,
     "session_levels_in_effect": session.levels_in_effect,
+    "session_texts_in_effect": session.texts_in_effect,
     "session_snapshot": lambda: session.SET_SNAPSHOT,
     "session_read_committed": lambda: session.SET_READ_COMMITTED,
     "session_begin": lambda: session.BEGIN,

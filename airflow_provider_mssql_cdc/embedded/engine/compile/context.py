@@ -13,7 +13,7 @@ from airflow_provider_mssql_cdc.embedded.engine.values.conversions import (
     converter,
 )
 from airflow_provider_mssql_cdc.embedded.engine.values.types import INT
-from airflow_provider_mssql_cdc.embedded.seam import SqlError, SqlType
+from airflow_provider_mssql_cdc.embedded.seam import MAX, SqlError, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.embedded.engine.parser.tree import Name
     from airflow_provider_mssql_cdc.embedded.engine.run.registry import Registry
     from airflow_provider_mssql_cdc.embedded.engine.run.session import Session
+
+_UTF8 = types.varchar(MAX, "Latin1_General_100_CI_AS_SC_UTF8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +163,17 @@ class Compiler:
             target = replace(target, collation=own or self.catalog.collation)
         if value.type is None:
             return replace(value, type=target)
-        convert = converter(value.type, target, style=style, assign=assign)
+        source = value.type
+        if (
+            self.registry.text_casts == "utf-8"
+            and source.name in types.NATIONAL
+            and target.name == "varbinary"
+        ):
+            source = _UTF8
+        convert = converter(source, target, style=style, assign=assign)
         if convert is None:
             return replace(value, type=target, digits=None)
-        key = (value.type, target, style, assign)
+        key = (source, target, style, assign)
         sql = self.function(key, convert, value.sql)
         return Typed(sql, target, value.nullable, value.constant, explicit=value.explicit)
 

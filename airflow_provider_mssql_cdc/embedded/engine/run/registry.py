@@ -61,10 +61,14 @@ def _key(name: str) -> str:
 
 @dataclass(slots=True)
 class Registry:
-    """All of it, for one engine."""
+    """All of it, for one engine.
+
+    ``text_casts``: what nvarchar gives as varbinary; "utf-8" as another T-SQL engine does.
+    """
 
     pool: FunctionPool = field(default_factory=FunctionPool)
     hooks: Hooks = field(default_factory=Hooks)
+    text_casts: str = "utf-16"
     views: dict[tuple[str, str], View] = field(default_factory=dict)
     _procedures: dict[str, Procedure] = field(default_factory=dict)
     _scalars: dict[str, ScalarFunction] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+SELECT CASE WHEN CAST(CAST(N'A€' AS nvarchar(2)) AS varbinary(4)) = 0x4100AC20 THEN 1 ELSE 0 END AS utf16
