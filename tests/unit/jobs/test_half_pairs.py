@@ -14,6 +14,8 @@ from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snap
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from tests.support.changes_world import ChangesWorld
+from tests.support.chunked import ChunkedLoad
+from tests.support.delta_rows import delta_rows
 
 HALVES = {
     "at the start": "NCHAR(0xDF3A) + N' cut'",
@@ -140,3 +142,49 @@ def test_a_key_with_half_a_pair_bounds_no_range(
     assert len(planned) == 1
     with pytest.raises(ValueDoesNotFit, match="half of a surrogate pair"):
         read_range(world.table, planned[0], attempt=world.attempt("read"), connect=world.session)
+
+
+def halves_of_two(server: EmbeddedSqlServer, first: int) -> None:
+    """Keys of a number and a text; from one row on, the texts end with half of a pair."""
+    server.execute(
+        "CREATE TABLE dbo.coded (n int NOT NULL, code nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL, "
+        "PRIMARY KEY (n, code))"
+    )
+    for number in range(40):
+        last = 0xD800 + number if number >= first else 0x61 + number
+        server.execute(f"INSERT dbo.coded VALUES ({number // 20}, N'cut ' + NCHAR({last}))")
+    server.enable_cdc("dbo.coded")
+
+
+@pytest.mark.parametrize("first", [0, 25])
+@pytest.mark.parametrize("split_by", [None, ("code", "n")])
+def test_half_a_pair_in_any_column_of_a_key_bounds_no_range_and_no_chunk(
+    server: EmbeddedSqlServer, tmp_path: Path, driver: Any, split_by: tuple[str, ...] | None, first: int
+) -> None:
+    halves_of_two(server, first)
+    given: Any = {"instance": "dbo_coded", "driver": driver, "split_by": split_by}
+    ranges = ChunkedLoad(server, tmp_path / "ranges", **given)
+    (planned,) = ranges.plan(rows_per_range=10, max_ranges=4)
+    with pytest.raises(ValueDoesNotFit, match=r"column \[code\] holds half of a surrogate pair"):
+        ranges.read(planned)
+    waves = ChunkedLoad(server, tmp_path / "waves", **given)
+    (wave,) = waves.planned(chunk_rows=10)
+    with pytest.raises(ValueDoesNotFit, match=r"column \[code\] holds half of a surrogate pair"):
+        waves.chunk(wave)
+
+
+def test_half_a_pair_in_a_wave_is_an_error_and_what_was_read_before_stays(
+    server: EmbeddedSqlServer, tmp_path: Path, driver: Any
+) -> None:
+    server.execute("CREATE TABLE dbo.orders (id int PRIMARY KEY, name nvarchar(12))")
+    for number in range(40):
+        last = 0xD83C if number == 33 else 65
+        server.execute(f"INSERT dbo.orders VALUES ({number}, N'plain' + NCHAR({last}))")
+    server.enable_cdc("dbo.orders")
+    load = ChunkedLoad(server, tmp_path, instance="dbo_orders", driver=driver)
+    *whole, cut = load.planned(chunk_rows=10)
+    for wave in whole:
+        load.chunk(wave)
+    with pytest.raises(ValueDoesNotFit, match=r"column \[name\] holds half of a surrogate pair"):
+        load.chunk(cut)
+    assert len(delta_rows(load.table.bronze)) == 30
