@@ -87,7 +87,7 @@ def describe(
     table = _table_of(table_row, database)
     recorded = frozenset((row["column_name"], int(row["column_id"])) for row in answers.recorded.rows)
     may_unmask = _said(answers.unmask, "may_unmask")
-    columns = tuple(_columns(answers.columns.rows, recorded, may_unmask=may_unmask))
+    columns = tuple(_columns(answers.columns.rows, recorded, may_unmask=may_unmask, utf16=session.utf16))
     facts = _facts(session, database, answers, instance=instance, columns=columns, others=others)
     judged = preflight(facts, columns=columns, isolation=session.isolation, allow=allow)
     return SourceDescription(
@@ -324,7 +324,7 @@ def _row_level_security(row: Row | None) -> bool | None:
 
 
 def _columns(
-    rows: Sequence[Row], captured: Collection[tuple[str, int]], *, may_unmask: bool | None
+    rows: Sequence[Row], captured: Collection[tuple[str, int]], *, may_unmask: bool | None, utf16: bool
 ) -> Iterator[Column]:
     """The table's columns; one that was dropped and added again has a new id, and CDC records the old one."""
     for row in rows:
@@ -338,7 +338,7 @@ def _columns(
             encrypted=row["encryption_type"] is not None,
             column_set=bool(row["is_column_set"]),
             captured=(row["column_name"], int(row["column_id"])) in captured,
-            utf16=session.utf16,
+            utf16=utf16,
         )
 
 

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "P6 a snapshot reads texts as the engine gives them",
         "_columns",
-        "utf16=session.utf16",
+        "utf16=utf16",
         "utf16=True",
         f"{ENGINES}::test_a_snapshot_and_its_changes_hold_every_text_and_the_log_says_what_is_not_noticed",
     ),
