@@ -83,9 +83,9 @@ def test_a_decision_has_its_five_sections_in_order(path: Path) -> None:
     assert re.findall(r"^## (.+)$", path.read_text(), flags=re.MULTILINE) == SECTIONS
 
 
-def test_no_two_decisions_have_one_number() -> None:
-    numbers = [path.name[:4] for path in DECISIONS]
-    assert len(set(numbers)) == len(numbers)
+def test_decisions_are_numbered_without_a_hole() -> None:
+    numbers = [int(path.name[:4]) for path in DECISIONS]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_the_readme_fits_on_a_few_screens() -> None:

@@ -127,7 +127,7 @@ NOT_KNOWN = [
     "SELECT ROW_NUMBER() OVER (PARTITION BY id ORDER BY id) FROM t",
     "SELECT AVG(id) FROM t",
     "SELECT SUM(d) FROM t",
-    "SELECT UPPER(s) FROM t",
+    "SELECT SOUNDEX(s) FROM t",
     "SELECT id FROM t WHERE s LIKE 'a%'",
     "SELECT TRY_CAST(s AS int) FROM t",
     "SELECT id FROM t GROUP BY id HAVING COUNT(*) > 1",

@@ -155,6 +155,10 @@ PLAIN = [
     ("CAST(CAST('2020-01-01 12:00 +02:00' AS datetimeoffset) AS datetime2(0))", datetime(2020, 1, 1, 12)),
     ("CAST('2020-01-01 12:00' AS datetime2) AT TIME ZONE 'UTC'", datetime(2020, 1, 1, 12, tzinfo=UTC)),
     ("COALESCE(NULL, 5)", 5),
+    ("ISNULL(CAST(NULL AS varchar(2)), 'abc')", "ab"),
+    ("UPPER('äbc') + LOWER('ÄBC')", "ÄBCäbc"),
+    ("REPLACE('aXbxc', 'x', '-')", "a-b-c"),
+    ("CHAR(65) + NCHAR(1078)", "Aж"),
     ("CASE WHEN 1 = 0 THEN 1 END", None),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,16 @@ def _text(compiler: Compiler, value: Typed) -> Typed:
     return value if types.is_text(value.known) else compiler.cast(value, types.nvarchar())
 
 
+def _text_function(name: str, function: Callable[[str], str]) -> Callable[..., Typed]:
+    def handler(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+        (operand,) = arguments(compiler, node, scope, least=1)
+        text = _text(compiler, operand)
+        variable = {"char": "varchar", "nchar": "nvarchar"}.get(text.known.name, text.known.name)
+        return python(compiler, name, function, [text], returns=replace(text.known, name=variable))
+
+    return handler
+
+
 def _len(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     (operand,) = arguments(compiler, node, scope, least=1)
     if types.family(operand.known) == "binary":
@@ -138,6 +149,18 @@ def _right(text: str, length: int) -> str:
     return halves.cut(text, max(halves.units(text) - length, 0), None)
 
 
+def _replace(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    values = [_text(compiler, v) for v in arguments(compiler, node, scope, least=3)]
+    name = values[0].known.collation or compiler.catalog.collation
+    flags = 0 if collation(name).case_sensitive else re.IGNORECASE
+    returns = replace(values[0].known, length=8000 if values[0].known.length != -1 else -1)
+
+    def substitute(text: str, old: str, new: str) -> str:
+        return re.sub(re.escape(old), lambda _: new, text, flags=flags) if old else text
+
+    return python(compiler, ("replace", flags), substitute, values, returns=returns)
+
+
 def _concat(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     values = arguments(compiler, node, scope, least=2, most=254)
     national = any(v.known.name in types.NATIONAL for v in values)
@@ -151,6 +174,15 @@ def _coalesce(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed
     values = expressions.unify(compiler, arguments(compiler, node, scope, least=2, most=254))
     sql = f"coalesce({', '.join(v.sql for v in values)})"
     return Typed(sql, values[0].type, all(v.nullable for v in values), all(v.constant for v in values))
+
+
+def _isnull(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
+    first, second = arguments(compiler, node, scope, least=2)
+    if first.type is None:
+        return second
+    other = compiler.cast(second, first.type)
+    sql = f"ifnull({first.sql}, {other.sql})"
+    return Typed(sql, first.type, first.nullable and other.nullable, first.constant and other.constant)
 
 
 def _nullif(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
@@ -179,20 +211,29 @@ def _replicate(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Type
 
 def _char(compiler: Compiler, node: tree.Call, scope: Scope | None) -> Typed:
     values = [compiler.cast(v, types.INT) for v in arguments(compiler, node, scope, least=1)]
-    returns = types.nvarchar(1, compiler.catalog.collation)
-    return python(compiler, "nchar", lambda v: halves.kept(chr(v)), values, returns=returns)
+    name = compiler.catalog.collation
+    if node.name[-1].lower() == "nchar":
+        returns = types.nvarchar(1, name)
+        return python(compiler, "nchar", lambda v: halves.kept(chr(v)), values, returns=returns)
+    decode, returns = collation(name).decode, types.varchar(1, name)
+    return python(compiler, ("char", name), lambda v: decode(bytes([v])), values, returns=returns)
 
 
 HANDLERS: dict[str, Callable[..., Typed]] = {
+    "char": _char,
     "coalesce": _coalesce,
     "concat": _concat,
     "datalength": _datalength,
+    "isnull": _isnull,
     "left": _left_right,
     "len": _len,
+    "lower": _text_function("lower", str.lower),
     "nchar": _char,
     "newid": _newid,
     "nullif": _nullif,
+    "replace": _replace,
     "replicate": _replicate,
     "right": _left_right,
     "substring": _substring,
+    "upper": _text_function("upper", str.upper),
 }
