@@ -65,7 +65,7 @@ def describe(
     """
     likely = next(_pairs(capture_instance, source), None)
     asked = session.answers([catalog.database_facts(), cdc.instances(likely)], doing=_ASKING)
-    (database,), listed = asked[0].rows, asked[1]
+    database, listed = asked[0].row, asked[1]
     instance: CaptureInstance | None = None
     others: tuple[str, ...] = ()
     if database["is_cdc_enabled"]:
@@ -252,7 +252,7 @@ def _facts(
         other_instances=others,
         select_denied=tuple(name for name in denied if name in captured),
         may_read_changes=may_read_changes(session, instance, told=answers.changes),
-        in_gating_role=None if answers.role is None else _is_in(answers.role.rows[0]),
+        in_gating_role=None if answers.role is None else _is_in(answers.role.row),
         row_level_security=_row_level_security(answers.policies.optional),
         may_unmask=_said(answers.unmask, "may_unmask"),
         last_capture_age_seconds=newest_capture(session)[1],

@@ -45,8 +45,13 @@ _MODULES = {"mssql-python": "mssql_python", "pymssql": "pymssql"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one of several statements was answered with: its rows, or the error that it ends with."""
+    """What a statement was answered with: its rows, or the error that it ends with.
 
+    :param asked: the statement, and ``doing`` why, for the message of an answer that lacks its row.
+    """
+
+    asked: Statement
+    doing: str
     found: Sequence[dict[str, Any]] = ()
     error: PermanentError | None = None
 
@@ -59,6 +64,19 @@ class Answer:
         if self.error is not None:
             raise self.error
         return self.found
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The first row of an answer that always has one.
+
+        :raises StatementFailed: it has none; with what was asked.
+        """
+        if not self.rows:
+            raise StatementFailed(
+                f"{self.doing}: the server answered without a row, where there is always one. It was asked: "
+                f"{self.asked.text}"
+            )
+        return self.rows[0]
 
     @property
     def optional(self) -> dict[str, Any] | None:
@@ -146,16 +164,19 @@ class SourceSession:
         For questions that may be asked twice, outside of a transaction: an error may end the whole batch.
         """
         try:
-            return tuple(Answer(found) for found in self.results(statements, doing=doing))
+            results = self.results(statements, doing=doing)
+            return tuple(
+                Answer(statement, doing, found) for statement, found in zip(statements, results, strict=True)
+            )
         except PermanentError as exc:
             log.debug("%s: asking one by one: %s", self.settings.label, exc)
         return tuple(self._answer(statement, doing) for statement in statements)
 
     def _answer(self, statement: Statement, doing: str) -> Answer:
         try:
-            return Answer(self.rows(statement, doing=doing))
+            return Answer(statement, doing, self.rows(statement, doing=doing))
         except PermanentError as exc:
-            return Answer(error=exc)
+            return Answer(statement, doing, error=exc)
 
     def row(self, statement: Statement, *, doing: str = "asking the server") -> dict[str, Any]:
         """The first row of an answer that always has one.
@@ -163,12 +184,7 @@ class SourceSession:
         :raises StatementFailed: it has none; with what was asked.
         """
         found = self.rows(statement, doing=doing)
-        if not found:
-            raise StatementFailed(
-                f"{self.settings.label}: {doing}: the server answered without a row, where there is always "
-                f"one. It was asked: {statement.text}"
-            )
-        return found[0]
+        return Answer(statement, f"{self.settings.label}: {doing}", found).row
 
     def value(self, statement: Statement, *, doing: str = "asking the server") -> Any:
         """The first column of the first row; None when there is no row."""

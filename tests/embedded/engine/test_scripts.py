@@ -25,7 +25,6 @@ SCRIPTS: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("SET ANSI_NULLS, ARITHABORT OFF; SELECT @@OPTIONS", [(5496 - 32 - 64,)]),
     ("SET IMPLICIT_TRANSACTIONS ON; SELECT id FROM t WHERE id = 1; SELECT @@TRANCOUNT", [(1,)]),
     ("SET LOCK_TIMEOUT 500; SELECT @@LOCK_TIMEOUT", [(500,)]),
-    ("EXEC sp_executesql N'SELECT @a + @b', N'@a int, @b int', 1, @b = 2", [(3,)]),
     ("/* a /* nested */ comment */ SELECT 1 -- the end", [(1,)]),
     ("UPDATE t SET v = v * 2 WHERE id IN (1, 2); SELECT v FROM t ORDER BY id", [(20,), (40,), (30,)]),
     ("UPDATE t SET id = id + 10 WHERE id = 3; SELECT MAX(id) FROM t", [(13,)]),

@@ -84,6 +84,7 @@ def test_the_first_snapshot_brings_rows_position_and_coverage_in_one_commit(tmp_
         "snapshot": "dbo_orders",
         "lsn": OLD.text,
         "commit_ts": "2024-05-11T02:00:00.277000+00:00",
+        "rows": 3,
         "run_id": "manual__2024-05-11",
     }
 
