@@ -56,7 +56,9 @@ def test_every_row_is_read_once_and_no_range_visits_anothers_rows(
     server: EmbeddedSqlServer, tmp_path: Path, definition: str, value: str, driver: DriverName
 ) -> None:
     fill(server, definition, value)
-    load = Load(server, tmp_path, instance="dbo_t", driver=driver)
+    # A key in another code page than the database is read when it is allowed by name.
+    allow = ("k",) if "Greek" in definition else None
+    load = Load(server, tmp_path, instance="dbo_t", driver=driver, allow=allow)
     planned = load.plan(rows_per_range=ROWS // RANGES)
     with server.count_reads() as reads:
         outcomes = [load.read(item) for item in planned]
