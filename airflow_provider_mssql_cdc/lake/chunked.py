@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.lake.add_actions import add_actions
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
-from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.log import EVENT_KEY, until_committed
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import (
     ABANDONED,
@@ -156,6 +156,9 @@ def abandon_unfinished(bronze: Bronze, *, run_id: str, snapshot: Lsn | None = No
     return abandoned
 
 
+ABANDON_EVENT = "abandon"
+
+
 def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
     """Delete the rows of an abandoned snapshot; how many. Waves have files of their own, which just go.
 
@@ -163,8 +166,10 @@ def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
     """
 
     def once() -> int:
+        # Named as ours, so that these rows do not count as taken by another tool (lake/thinned.py).
+        ours = CommitProperties(custom_metadata={EVENT_KEY: ABANDON_EVENT})
         deleted = bronze.table.delete(
-            f"_snapshot = '{snapshot.text}' AND _operation = 0", commit_properties=CommitProperties()
+            f"_snapshot = '{snapshot.text}' AND _operation = 0", commit_properties=ours
         )
         return int(deleted["num_deleted_rows"] or 0)
 

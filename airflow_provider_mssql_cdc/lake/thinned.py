@@ -18,7 +18,7 @@ from typing import Any
 from deltalake import DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
-from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, newest_of_ours, restore_target
+from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, EVENT_KEY, newest_of_ours, restore_target
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -107,7 +107,7 @@ def first_removal(commits: Sequence[dict[str, Any]], removes: Callable[[int], bo
     lowest = int(commits[-1]["version"]) if commits else 0
     for commit in commits:
         version = int(commit["version"])
-        if version > in_force or COMMIT_KEY in commit:
+        if version > in_force or COMMIT_KEY in commit or EVENT_KEY in commit:
             continue
         target = restore_target(commit) if commit.get("operation") == "RESTORE" else None
         if target is not None and target >= lowest - 1:

@@ -18,6 +18,7 @@ from airflow_provider_mssql_cdc.errors import NotReadyYet, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from tests.support.changes_world import ChangesWorld
+from tests.support.chunked import ChunkedLoad
 from tests.unit.jobs.test_merge_silver import Lake
 
 
@@ -280,3 +281,21 @@ def test_a_bronze_whose_newest_commit_is_ours_is_opened_without_reading_the_log_
 
     monkeypatch.setattr(TableStorage, "open", read)
     assert opened(world).thinned is None
+
+
+def test_rows_of_an_abandoned_snapshot_that_we_delete_are_no_removal_by_another_tool(
+    server: EmbeddedSqlServer, tmp_path: Path
+) -> None:
+    server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, name nvarchar(40) NULL)")
+    server.executemany("INSERT INTO dbo.orders VALUES (?, ?)", [(n, f"order {n}") for n in range(40)])
+    server.enable_cdc("dbo.orders")
+    load = ChunkedLoad(server, tmp_path, instance="dbo_orders")
+    load.all()
+    server.execute("INSERT INTO dbo.orders VALUES (900, N'moves capture')")
+    waves = load.planned(chunk_rows=20, resnapshot=True)
+    load.chunk(waves[0])
+    assert load.abandon(rows=True).rows == 20
+    bronze = open_existing(TableLocation.bronze_of(load.table))
+    assert bronze.thinned is None
+    load.changes()
+    assert bronze.reload().thinned is None
