@@ -45,8 +45,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "thinned bronze: a RESTORE to the version before undoes it",
         "first_removal",
-        "version > in_force or COMMIT_KEY in commit",
-        "COMMIT_KEY in commit",
+        "version > in_force or COMMIT_KEY in commit or EVENT_KEY in commit",
+        "COMMIT_KEY in commit or EVENT_KEY in commit",
         f"{THINNED}::test_a_restore_to_the_version_before_undoes_it",
     ),
     Mutant(
@@ -70,5 +70,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "pq.ParquetFile(opened)",
         "tests/unit/jobs/test_spark_rewrites.py"
         "::test_a_repair_over_rows_that_spark_rewrote_keeps_times_that_nanoseconds_cannot_hold",
+    ),
+    Mutant(
+        "thinned bronze: rows of an abandoned snapshot are our own removal",
+        "first_removal",
+        "version > in_force or COMMIT_KEY in commit or EVENT_KEY in commit",
+        "version > in_force or COMMIT_KEY in commit",
+        f"{THINNED}::test_rows_of_an_abandoned_snapshot_that_we_delete_are_no_removal_by_another_tool",
     ),
 )
