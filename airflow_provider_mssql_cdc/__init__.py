@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.operators._assets import delta_asset
+    from airflow_provider_mssql_cdc.operators._base import delta_asset
     from airflow_provider_mssql_cdc.table import MssqlCdcTable
     from airflow_provider_mssql_cdc.task_groups import mssql_cdc_bootstrap
 
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 __all__ = ["MssqlCdcTable", "__version__", "delta_asset", "mssql_cdc_bootstrap"]
 
 _HOMES = {
-    "delta_asset": "airflow_provider_mssql_cdc.operators._assets",
+    "delta_asset": "airflow_provider_mssql_cdc.operators._base",
     "MssqlCdcTable": "airflow_provider_mssql_cdc.table",
     "mssql_cdc_bootstrap": "airflow_provider_mssql_cdc.task_groups",
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone, ChangesRequest
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone, ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from benchmarks.drivers import fetch_by_mssql_python

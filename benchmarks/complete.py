@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_mssql_cdc.model.staged import StagedRange
+from airflow_provider_mssql_cdc.model.plan import StagedRange
 from benchmarks.loads import Load
 from benchmarks.measure import Sample, cpu, spread, timed, wall
 from benchmarks.report import Row

@@ -21,9 +21,8 @@ from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange, ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession

@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
-from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history, refuse_snapshot_ahead
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import snapshot_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.facts import snapshot_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.guards import (
+    refuse_other_history,
+    refuse_snapshot_ahead,
+    refuse_unretained,
+)
 from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
@@ -20,11 +23,9 @@ from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedRange
-from airflow_provider_mssql_cdc.planning.completion import CompletePlan, choose_plan
-from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
-from airflow_provider_mssql_cdc.planning.history import refuse_object_of_plan
+from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon, StagedRange
+from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap, refuse_object_of_plan
+from airflow_provider_mssql_cdc.planning.snapshots import CompletePlan, choose_plan
 from airflow_provider_mssql_cdc.source.watermarks import commit_time
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
-from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
+from airflow_provider_mssql_cdc.jobs.facts import (
     keys_of,
     snapshot_facts,
     with_server,
     write_missing_chunk_facts,
     write_snapshot_facts,
 )
-from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
+from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
+from airflow_provider_mssql_cdc.jobs.status import progress_of
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves
 from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
@@ -30,7 +29,7 @@ from airflow_provider_mssql_cdc.model.chunks import Stopped, StoredPlan, WaveOut
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.planning.chunked import missing_waves, refuse_ended, refuse_missing
+from airflow_provider_mssql_cdc.planning.snapshots import missing_waves, refuse_ended, refuse_missing
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:

@@ -7,24 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
-from airflow_provider_mssql_cdc.jobs.change_facts import (
-    write_change_facts,
-    write_missing_facts,
-    write_window_facts,
-)
-from airflow_provider_mssql_cdc.jobs.change_source import ChangeSource, mark_of
-from airflow_provider_mssql_cdc.jobs.changes_run import (
+from airflow_provider_mssql_cdc.jobs.change_source import (
     WINDOW_COMMITS,
     ChangesDone,
+    ChangeSource,
     ChangesRequest,
     ChangesRun,
     Skipped,
     Waiting,
     WindowRows,
+    mark_of,
     merged,
 )
-from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
+from airflow_provider_mssql_cdc.jobs.facts import write_change_facts, write_missing_facts, write_window_facts
+from airflow_provider_mssql_cdc.jobs.guards import refuse_gap, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
@@ -34,8 +30,13 @@ from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import change_metadata
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, InstanceMark, Window
+from airflow_provider_mssql_cdc.model.capture import (
+    CaptureInstance,
+    ChangeCounts,
+    CommitStamp,
+    InstanceMark,
+    Window,
+)
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.windows import (

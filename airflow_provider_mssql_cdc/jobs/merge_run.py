@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import write_signed
+from airflow_provider_mssql_cdc.jobs.facts import write_signed
 from airflow_provider_mssql_cdc.lake.facts import has_facts
 from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
 from airflow_provider_mssql_cdc.lake.silver.table import MERGE_EVENT, Silver
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.planning.coverage import Consistency
 from airflow_provider_mssql_cdc.table import MssqlCdcTable

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
+from airflow_provider_mssql_cdc.jobs.change_source import Skipped
 from airflow_provider_mssql_cdc.jobs.merge_run import (
     Awaited,
     MergedSilver,

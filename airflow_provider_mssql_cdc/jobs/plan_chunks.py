@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.jobs.guards import headroom_hours, refuse_lost_changes
-from airflow_provider_mssql_cdc.jobs.plan_snapshot import bronze_for_snapshot, record_snapshot
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
+from airflow_provider_mssql_cdc.jobs.facts import (
     chunk_plan_facts,
     opening_facts,
     write_missing_chunk_facts,
     write_snapshot_facts,
 )
+from airflow_provider_mssql_cdc.jobs.guards import headroom_hours, refuse_lost_changes
+from airflow_provider_mssql_cdc.jobs.plan_snapshot import bronze_for_snapshot, record_snapshot
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, OnStep, loadable_table, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
 from airflow_provider_mssql_cdc.lake.chunked import Opened, landed_waves, open_snapshot
@@ -28,13 +28,11 @@ from airflow_provider_mssql_cdc.model.chunks import PlannedWave, PlanStart, Stop
 from airflow_provider_mssql_cdc.model.key_range import Bound
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.planning.chunked import GoOn, OpenNew, decide_run, missing_waves
-from airflow_provider_mssql_cdc.planning.chunked import chunks_per_wave as wave_size
 from airflow_provider_mssql_cdc.planning.chunks import begin_chunks, find_bounds
-from airflow_provider_mssql_cdc.planning.completion import KeepStored
-from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap
-from airflow_provider_mssql_cdc.planning.history import is_other_object
+from airflow_provider_mssql_cdc.planning.coverage import is_other_object, is_proven_gap
 from airflow_provider_mssql_cdc.planning.ranges import drive
+from airflow_provider_mssql_cdc.planning.snapshots import GoOn, KeepStored, OpenNew, decide_run, missing_waves
+from airflow_provider_mssql_cdc.planning.snapshots import chunks_per_wave as wave_size
 from airflow_provider_mssql_cdc.source.measure import check_key
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
 from airflow_provider_mssql_cdc.table import MssqlCdcTable

@@ -11,17 +11,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import plan_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.facts import plan_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.guards import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create, problems_with
-from airflow_provider_mssql_cdc.lake.evolution import add_columns
+from airflow_provider_mssql_cdc.lake.bronze import (
+    Bronze,
+    add_columns,
+    open_bronze,
+    open_or_create,
+    problems_with,
+)
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
-from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
-from airflow_provider_mssql_cdc.planning.history import is_other_object
+from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, is_other_object
 from airflow_provider_mssql_cdc.source.measure import cut_ranges
 from airflow_provider_mssql_cdc.source.watermarks import now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import (
@@ -17,28 +18,96 @@ from airflow_provider_mssql_cdc.errors import (
     ValueDoesNotFit,
 )
 from airflow_provider_mssql_cdc.jobs.guards import refuse_unretained
-from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange
-from airflow_provider_mssql_cdc.model.staged import StagedFile, StagedRange
-from airflow_provider_mssql_cdc.planning.history import refuse_object_of_plan
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedFile, StagedRange
+from airflow_provider_mssql_cdc.planning.coverage import refuse_object_of_plan
 from airflow_provider_mssql_cdc.source.measure import count_rows
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql.cdc import any_change
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
+from airflow_provider_mssql_cdc.tsql.statement import shown
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
-Batch = TypeVar("Batch")
+log = logging.getLogger(__name__)
+
+MEGABYTE = 1_000_000
+LINE_SECONDS = 30.0
+
+
+class Sized(Protocol):
+    """A batch of rows, as far as it is weighed here."""
+
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=Sized)
+
+
+@dataclass(slots=True)
+class ReadMeter:
+    """Wraps the iterators of one read, one after the other; logs a line when 30 seconds have passed.
+
+    A line comes with a batch: a server that sends nothing gets none.
+
+    :param label: what the log calls the rows; holds no key value.
+    :param expected: rows of the whole read as planned; None where that is not known.
+    :param clock: monotonic, in seconds.
+    :ivar seconds: waited for batches, without what is done with them.
+    """
+
+    label: str
+    expected: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    rows: int = 0
+    read_bytes: int = 0
+    seconds: float = 0.0
+    _began: float = field(init=False, repr=False)
+    _logged: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._began = self._logged = self.clock()
+
+    @property
+    def megabytes(self) -> float:
+        return self.read_bytes / MEGABYTE
+
+    def watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches."""
+        while True:
+            since = self.clock()
+            batch = next(batches, None)
+            now = self.clock()
+            self.seconds += now - since
+            if batch is None:
+                return
+            self.rows += batch.num_rows
+            self.read_bytes += batch.nbytes
+            self._log(now)
+            yield batch
+
+    def _log(self, now: float) -> None:
+        if now - self._logged < LINE_SECONDS:
+            return
+        self._logged = now
+        # An estimate may be too low: more than all of it says nothing.
+        known = self.expected is not None and self.rows <= self.expected
+        share = f", {self.rows / self.expected:.0%} of it" if known and self.expected else ""
+        log.info(
+            "%s: %s rows read so far%s, %s rows/s",
+            *(self.label, f"{self.rows:,}", share, f"{self.rows / (now - self._began):,.0f}"),
+        )
 
 
 @contextlib.contextmanager
@@ -69,9 +138,6 @@ def _with_casts_named(batches: Iterator[Batch], source: LoadableTable) -> Iterat
             raise
         casts = ", ".join(f"{shown(name)} as {declared}" for name, declared in source.casts.items())
         raise ValueDoesNotFit(f"{exc}. Columns that casts convert: {casts}") from exc
-
-
-log = logging.getLogger(__name__)
 
 
 def verify_count(

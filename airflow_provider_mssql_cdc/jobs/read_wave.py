@@ -10,17 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError, ReplicaBehind, SchemaDrift
-from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes
-from airflow_provider_mssql_cdc.jobs.history import refuse_other_history
+from airflow_provider_mssql_cdc.jobs.facts import wave_facts, write_missing_chunk_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
-from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
-from airflow_provider_mssql_cdc.jobs.read_range import rows_of_range
-from airflow_provider_mssql_cdc.jobs.snapshot_facts import (
-    wave_facts,
-    write_missing_chunk_facts,
-    write_snapshot_facts,
-)
-from airflow_provider_mssql_cdc.jobs.snapshot_progress import progress_of
+from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter, rows_of_range
 from airflow_provider_mssql_cdc.jobs.source_table import (
     LoadableTable,
     OnStep,
@@ -28,6 +21,7 @@ from airflow_provider_mssql_cdc.jobs.source_table import (
     loadable_table,
     unwatched,
 )
+from airflow_provider_mssql_cdc.jobs.status import progress_of
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, commit_wave, landed_wave
 from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
@@ -37,9 +31,8 @@ from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.planning.chunked import refuse_ended
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, ReadHorizon, StagedFile
+from airflow_provider_mssql_cdc.planning.snapshots import refuse_ended
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now, retention_status
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 

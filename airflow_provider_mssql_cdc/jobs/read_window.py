@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied, SourceObjectMissing, StatementFailed
-from airflow_provider_mssql_cdc.jobs.change_facts import write_change_facts
-from airflow_provider_mssql_cdc.jobs.change_source import RecordedColumns
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRun, WindowRows
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRun, RecordedColumns, WindowRows
+from airflow_provider_mssql_cdc.jobs.facts import write_change_facts
 from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
-from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
+from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter
+from airflow_provider_mssql_cdc.lake.bronze import add_columns, column_drift
 from airflow_provider_mssql_cdc.lake.changes import (
     COMMITS_SCHEMA,
     ChangeStamp,
@@ -20,9 +20,7 @@ from airflow_provider_mssql_cdc.lake.changes import (
     stage_changes,
 )
 from airflow_provider_mssql_cdc.lake.cleanup import discard
-from airflow_provider_mssql_cdc.lake.evolution import add_columns, column_drift
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, Window
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.columns import SchemaDecision, decide_schema

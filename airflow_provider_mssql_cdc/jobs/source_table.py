@@ -12,8 +12,7 @@ from airflow_provider_mssql_cdc.errors import (
     ReplicaBehind,
     SourceObjectMissing,
 )
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
-from airflow_provider_mssql_cdc.lake.evolution import column_drift
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, column_drift, open_bronze
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import columns_hash
@@ -22,11 +21,12 @@ from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.columns import (
     ColumnDrift,
     SchemaDecision,
+    cast_problems,
+    code_page_problems,
     decide_schema,
     is_reserved,
 )
 from airflow_provider_mssql_cdc.planning.keys import KeyChoice, choose_keys
-from airflow_provider_mssql_cdc.planning.one_to_one import cast_problems, code_page_problems
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.source.watermarks import captured, is_read_only

@@ -24,8 +24,8 @@ from airflow_provider_mssql_cdc.lake.parquet import FILE_KEY
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
 from airflow_provider_mssql_cdc.lake.storage import UNREADABLE, TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 
 MAX_TEXT = 64
 _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = 0xD7FF, 0xE000

@@ -1,4 +1,4 @@
-"""A bronze table at one version: its state, whose it is, and the commit that is decided on it."""
+"""A bronze table: opened, created once, reloaded, and given columns on purpose."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Transaction
+from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from airflow_provider_mssql_cdc.arrow_types import arrow_type
 from airflow_provider_mssql_cdc.errors import (
     ConfigurationError,
     ForeignTable,
@@ -25,17 +26,33 @@ from airflow_provider_mssql_cdc.lake.log import (
     refuse_restored,
     refuse_rows_without_position,
     refuse_unsafe_properties,
+    until_committed,
 )
-from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
-from airflow_provider_mssql_cdc.lake.schema import SOURCE_PROPERTY, described, identity_text, read_identity
+from airflow_provider_mssql_cdc.lake.schema import (
+    METADATA_NAMES,
+    SOURCE_PROPERTY,
+    captured_field,
+    described,
+    identity_text,
+    read_identity,
+    same_type,
+)
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.thinned import Thinned, noticed, read_thinned
-from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.lake.transactions import (
+    SOURCE_OBJECT,
+    InDoubt,
+    commit_files,
+    read_lsn,
+    read_state,
+    run_app_id,
+)
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
-from airflow_provider_mssql_cdc.planning.history import refuse_other_object
+from airflow_provider_mssql_cdc.planning.columns import ColumnDrift
+from airflow_provider_mssql_cdc.planning.coverage import refuse_other_object
 
 log = logging.getLogger(__name__)
 
@@ -275,3 +292,38 @@ def _create(location: TableLocation, identity: SourceIdentity, *, columns: Seque
             ) from exc
         return theirs
     return open_existing(location)
+
+
+def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
+    """How the columns that an instance records differ from bronze's."""
+    stored = {field.name: field.type for field in bronze.schema if field.name not in METADATA_NAMES}
+    read = {column.name: arrow_type(column.data_type) for column in columns}
+    return ColumnDrift(
+        added=tuple(column for column in columns if column.name not in stored),
+        retyped=tuple(
+            f"{name} is {stored[name]} in bronze and comes as {read_type}"
+            for name, read_type in read.items()
+            if name in stored and not same_type(stored[name], read_type)
+        ),
+        absent=tuple(name for name in stored if name not in read),
+    )
+
+
+def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
+    """Give bronze these columns, NULL in every row that is there; the names that were new.
+
+    Reloads the handle. A column that another run has added meanwhile is left as it is.
+    """
+
+    def once() -> tuple[str, ...]:
+        missing = [column for column in columns if column.name not in bronze.schema.names]
+        if missing:
+            fields = [captured_field(each) for each in missing]
+            bronze.table.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+        return tuple(column.name for column in missing)
+
+    added = until_committed(once, what=f"columns into {bronze.location}", reload=bronze.reload)
+    bronze.reload()
+    if added:
+        log.info("%s: added columns %s, NULL in the rows so far", bronze.location, ", ".join(added))
+    return added

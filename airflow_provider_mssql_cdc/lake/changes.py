@@ -28,7 +28,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     lsn_transactions,
     read_lsn,
 )
-from airflow_provider_mssql_cdc.model.changes import (
+from airflow_provider_mssql_cdc.model.capture import (
     ChangeCounts,
     ChangesState,
     CommitStamp,
@@ -37,8 +37,8 @@ from airflow_provider_mssql_cdc.model.changes import (
     Window,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.coverage import extended, started_at
 

@@ -30,17 +30,18 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     wave_app_id,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
-from airflow_provider_mssql_cdc.planning.chunked import (
+from airflow_provider_mssql_cdc.planning.coverage import is_other_object
+from airflow_provider_mssql_cdc.planning.snapshots import (
+    AddSnapshot,
     GoOn,
+    KeepStored,
     coverage_after_opening,
     decide_opening,
     refuse_ended,
 )
-from airflow_provider_mssql_cdc.planning.completion import AddSnapshot, KeepStored
-from airflow_provider_mssql_cdc.planning.history import is_other_object
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from deltalake.exceptions import DeltaError
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.outcomes import InDoubt
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.lake.transactions import InDoubt
+from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 
 log = logging.getLogger(__name__)
 

@@ -30,17 +30,19 @@ from airflow_provider_mssql_cdc.lake.transactions import (
     was_opened,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
-from airflow_provider_mssql_cdc.planning.chunked import decide_completion, missing_waves, refuse_missing
-from airflow_provider_mssql_cdc.planning.completion import (
+from airflow_provider_mssql_cdc.planning.coverage import is_other_object
+from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
     KeepStored,
     coverage_after,
+    decide_completion,
     decide_snapshot_commit,
+    missing_waves,
+    refuse_missing,
 )
-from airflow_provider_mssql_cdc.planning.history import is_other_object
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema, is_large
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 
 SNAPSHOT_ROW = 0
 """``_operation`` of a snapshot row; 1 to 4 are SQL Server's."""

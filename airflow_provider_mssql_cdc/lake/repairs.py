@@ -29,9 +29,9 @@ from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file,
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 _BATCH_ROWS = 65_536

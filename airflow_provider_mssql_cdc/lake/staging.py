@@ -17,9 +17,8 @@ from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, RowStamp, TableWriter
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlannedRange
+from airflow_provider_mssql_cdc.model.plan import PlannedRange, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 
 log = logging.getLogger(__name__)
 

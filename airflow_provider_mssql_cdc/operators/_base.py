@@ -1,14 +1,14 @@
-"""What every operator of this package does alike: templating, errors and stopping."""
+"""What every operator of this package shares: argument checks, templating, errors, asset events."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
-from airflow.sdk import BaseOperator
+from airflow.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_provider_mssql_cdc.errors import (
     ConfigurationError,
@@ -16,8 +16,8 @@ from airflow_provider_mssql_cdc.errors import (
     MssqlCdcError,
     StorageFailed,
 )
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.operators._arguments import is_known_later
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
@@ -25,6 +25,166 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off", "", "none"})
+_LSN_BYTES = 10
+_JINJA = re.compile(r"{{|{%")
+
+
+def at_least(least: int) -> Callable[[Any], str | None]:
+    """A whole number with a lower end."""
+
+    def check(value: Any) -> str | None:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return None if good else f"is a whole number of at least {least}, got {value!r}"
+
+    return check
+
+
+def or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    """The same, and None, which leaves it out."""
+    return lambda value: None if value is None else check(value)
+
+
+def not_negative(value: Any) -> str | None:
+    """A number, zero or more."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return None if good else f"is a number of at least 0, got {value!r}"
+
+
+def one_of(*choices: str | None) -> Callable[[Any], str | None]:
+    """One of a few words, or a template of one; None where it is among them."""
+
+    def check(value: Any) -> str | None:
+        if value in choices or (isinstance(value, str) and _JINJA.search(value)):
+            return None
+        return f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+
+    return check
+
+
+def word_of(*choices: str) -> Callable[[Any], str | None]:
+    """One of a few words, known when the DAG is parsed."""
+
+    def check(value: Any) -> str | None:
+        return None if value in choices else f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+
+    return check
+
+
+def is_known_later(value: Any) -> bool:
+    """A template, or the output of another task, or holding one: rendered per run, and checked then."""
+    if isinstance(value, Mapping):
+        return any(map(is_known_later, value.values()))
+    return hasattr(value, "resolve") or (isinstance(value, str) and bool(_JINJA.search(value)))
+
+
+def as_lsn(value: Any) -> Any:
+    """An LSN that native rendering has made a number or bytes of, as text again; anything else as it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 80:
+        return Lsn(value).text
+    if isinstance(value, bytes | bytearray) and len(value) == _LSN_BYTES and any(value):
+        return Lsn(int.from_bytes(value, "big")).text
+    return value
+
+
+def lsn(value: Any) -> str | None:
+    """An LSN, or a template of one."""
+    if is_known_later(value):
+        return None
+    try:
+        Lsn.parse(as_lsn(value))
+    except ValueError as exc:
+        return f"cannot be read: {exc}"
+    return None
+
+
+def flag(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else f"is True or False, got {value!r}"
+
+
+def text(value: Any) -> str | None:
+    """A text that is not empty."""
+    good = isinstance(value, str) and bool(value.strip())
+    return None if good else f"is a text that is not empty, got {value!r}"
+
+
+def flag_or_template(value: Any) -> str | None:
+    """True, False, or a template that renders to one of them."""
+    if isinstance(value, str) and _JINJA.search(value):
+        return None
+    try:
+        as_flag(value, name="it")
+    except ConfigurationError:
+        return f"is true or false, or a template of it, got {value!r}"
+    return None
+
+
+def as_flag(value: Any, *, name: str) -> bool:
+    """Read a flag that may have gone through templating: the text 'False' is false.
+
+    :raises ConfigurationError: anything that is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    if value is None:
+        return False
+    if isinstance(value, str) and (text := value.strip().lower()) in _TRUE | _FALSE:
+        return text in _TRUE
+    raise ConfigurationError(f"{name} is true or false, got {value!r}")
+
+
+def delta_asset(uri: str) -> Asset:
+    """The asset of a Delta table of this package: ``schedule=delta_asset("/lake/silver/orders")``.
+
+    :param uri: path or URI of the table, as the operators are given it.
+    """
+    return Asset(asset_uri(uri))
+
+
+def asset_uri(uri: str) -> str:
+    """The URI under which a Delta table is an asset; a path is a ``file://`` URI."""
+    return f"file://{uri}" if uri.startswith("/") else uri
+
+
+def with_own_alias(arguments: dict[str, Any], *, table: Any, announced: bool) -> dict[str, Any]:
+    """Operator arguments whose outlets begin with an alias of ours, for events of the Delta table.
+
+    A static ``Asset`` outlet gets an event for every success, also when nothing was committed, and none for
+    a commit whose task failed afterwards; events of an alias are added by the task itself.
+
+    :param table: path or URI of the Delta table; the alias has its name, templates and all.
+    :param announced: the author of the DAG wants these events.
+    """
+    if not announced:
+        return arguments
+    given = arguments.get("outlets") or []
+    outlets = list(given) if isinstance(given, Iterable) and not isinstance(given, Mapping) else [given]
+    return {**arguments, "outlets": [AssetAlias(f"mssql_cdc {table}"), *outlets]}
+
+
+def announce(
+    context: Context, outlets: Iterable[Any], *, table: str, extra: dict[str, Any], changed: bool
+) -> None:
+    """Put ``extra`` on the events of this task's outlets.
+
+    Airflow emits one event per success for every :class:`~airflow.sdk.Asset` that the author of the DAG
+    gave. An :class:`~airflow.sdk.AssetAlias`, ours or another, gets an event on the Delta table's asset when
+    this run has committed something.
+
+    :param table: canonical path or URI of the Delta table.
+    :param changed: this run has committed to it, in this try or in an earlier one.
+    """
+    for outlet in outlets:
+        if isinstance(outlet, AssetAlias):
+            if changed:
+                context["outlet_events"][outlet].add(delta_asset(table), extra=extra)
+        elif isinstance(outlet, Asset):
+            context["outlet_events"][outlet].extra.update(extra)
+
 
 log = logging.getLogger(__name__)
 

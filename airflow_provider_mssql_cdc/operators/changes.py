@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.place import canonical_uri
-from airflow_provider_mssql_cdc.operators._arguments import at_least, flag, one_of, or_none
-from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.operators._base import (
+    MssqlCdcOperator,
+    announce,
+    at_least,
+    attempt_of,
+    flag,
+    one_of,
+    or_none,
+    with_own_alias,
+)
 from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest, Waiting
+    from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest, Waiting
 
 CAPTURE, DATA_INTERVAL_END = "capture", "data_interval_end"
 
@@ -95,7 +102,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         self._refuse_wrong_arguments()
 
     def run_job(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_mssql_cdc.jobs.changes_run import Skipped, Waiting
+        from airflow_provider_mssql_cdc.jobs.change_source import Skipped, Waiting
         from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 
         self._refuse_wrong_arguments()  # once more: templates are rendered now
@@ -121,7 +128,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         return self.execute(context)
 
     def _request(self, context: Context) -> ChangesRequest:
-        from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
+        from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 
         return ChangesRequest(
             table=self.table,

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
-from airflow_provider_mssql_cdc.model.staged import StagedRange
-from airflow_provider_mssql_cdc.operators._arguments import flag
-from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.model.plan import StagedRange
+from airflow_provider_mssql_cdc.operators._base import (
+    MssqlCdcOperator,
+    announce,
+    attempt_of,
+    flag,
+    with_own_alias,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

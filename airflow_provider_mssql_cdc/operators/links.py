@@ -30,7 +30,7 @@ class MssqlCdcFactsLink(BaseOperatorLink):
         return "Facts"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        from airflow_provider_mssql_cdc.jobs.snapshot_facts import facts_url
+        from airflow_provider_mssql_cdc.jobs.facts import facts_url
 
         attempt = Attempt(
             dag_id=ti_key.dag_id,

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.place import place_problems
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, at_least, flag, flag_or_template, text
-from airflow_provider_mssql_cdc.operators._assets import announce, with_own_alias
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.operators._base import (
+    MssqlCdcOperator,
+    announce,
+    as_flag,
+    at_least,
+    attempt_of,
+    flag,
+    flag_or_template,
+    text,
+    with_own_alias,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -78,7 +86,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         return place_problems(self.table.known_places(silver=self.silver))
 
     def run_job(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
+        from airflow_provider_mssql_cdc.jobs.change_source import Skipped
         from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergeOrder
         from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
 

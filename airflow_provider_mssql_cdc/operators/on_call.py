@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.operators._arguments import as_flag, as_lsn, flag_or_template, lsn
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.operators._base import (
+    MssqlCdcOperator,
+    as_flag,
+    as_lsn,
+    attempt_of,
+    flag_or_template,
+    lsn,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,7 +40,7 @@ class MssqlCdcStatusOperator(MssqlCdcOperator):
         self._refuse_wrong_arguments()
 
     def run_job(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_mssql_cdc.jobs.snapshot_progress import status
+        from airflow_provider_mssql_cdc.jobs.status import status
 
         asked = as_flag(self.ask_server, name="ask_server")
         progress = status(self.table, connect=self.connect if asked else None)

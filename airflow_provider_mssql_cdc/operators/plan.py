@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import conf
 
-from airflow_provider_mssql_cdc.operators._arguments import (
+from airflow_provider_mssql_cdc.operators._base import (
+    MssqlCdcOperator,
     as_flag,
     at_least,
+    attempt_of,
     flag_or_template,
     not_negative,
     or_none,
     word_of,
 )
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.model.plan import PlannedRange
-from airflow_provider_mssql_cdc.operators._arguments import flag
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of, flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.planning.ranges import (
     key_of,
     next_bound,
 )
-from airflow_provider_mssql_cdc.tsql.keys import count_slices, ends_within, first_key
+from airflow_provider_mssql_cdc.tsql.snapshot import count_slices, ends_within, first_key
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 Rows = Sequence[Mapping[str, Any]]

@@ -1,12 +1,59 @@
-"""What "Test" says of a connection that works: the server, the database, CDC, and each missing GRANT."""
+"""What the test of a connection reports, and the T-SQL that grants a missing right."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from airflow_provider_mssql_cdc.model.connection_facts import ConnectionFacts, InstanceRights
-from airflow_provider_mssql_cdc.planning.grants import grant_changes, grant_table, join_role
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.tsql.cdc import change_table
+from airflow_provider_mssql_cdc.tsql.statement import shown
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRights:
+    """A capture instance that the login sees, and what it may do with it; None where that cannot be told."""
+
+    instance: CaptureInstance
+    may_read_changes: bool | None = None
+    in_gating_role: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFacts:
+    """A server and a database as one login sees them.
+
+    :param driver: name and version of the driver that asked.
+    :param version: ``ProductVersion``, for instance ``16.0.4135.4``; None where the server keeps it back.
+    :param user: the database user.
+    :param instances: those that ``sys.sp_cdc_help_change_data_capture`` shows.
+    :param hidden: (schema, table) of visible tables that CDC tracks and no visible instance captures.
+    """
+
+    driver: str
+    version: str | None
+    edition: str | None
+    database: str
+    user: str
+    cdc_enabled: bool
+    instances: tuple[InstanceRights, ...] = ()
+    hidden: tuple[tuple[str, str], ...] = ()
+
+
+def grant_table(schema: str, table: str, user: str) -> str:
+    """``GRANT SELECT ON [dbo].[orders] TO [loader]``."""
+    return f"GRANT SELECT ON {shown(schema)}.{shown(table)} TO {shown(user)}"
+
+
+def grant_changes(capture_instance: str, user: str) -> str:
+    """``GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]``."""
+    return f"GRANT SELECT ON {change_table(capture_instance).replace('%%', '%')} TO {shown(user)}"
+
+
+def join_role(role: str, user: str) -> str:
+    """``ALTER ROLE [cdc_reader] ADD MEMBER [loader]``."""
+    return f"ALTER ROLE {shown(role)} ADD MEMBER {shown(user)}"
+
 
 _MOST_SHOWN = 20
 

@@ -11,7 +11,7 @@ from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.source_table import Column, PlannedColumn, UniqueIndex
 from airflow_provider_mssql_cdc.planning.types import KEY_MAY_MOVE_UNSEEN, KEY_MAY_REPEAT, find_column
 from airflow_provider_mssql_cdc.tsql.bounds import is_bindable
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.statement import quote_identifier
 
 MAX_KEY_COLUMNS = 16
 """As many as an index that this package cuts on may have."""

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts
-from airflow_provider_mssql_cdc.planning.grants import grant_changes, grant_table, join_role
+from airflow_provider_mssql_cdc.planning.connection_report import grant_changes, grant_table, join_role
 from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.statement import quote_identifier
 
 _STALE_SECONDS = 30 * 60
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.errors import MssqlCdcError, StatementFailed, UnsupportedKey
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange, ranges_between
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
-from airflow_provider_mssql_cdc.model.sql_type import INTEGER_TYPES, SqlType
+from airflow_provider_mssql_cdc.model.source_table import INTEGER_TYPES, Column, SourceTable, SqlType
 from airflow_provider_mssql_cdc.planning.keys import KeyChoice
 from airflow_provider_mssql_cdc.tsql.catalog import space_used
-from airflow_provider_mssql_cdc.tsql.keys import first_key, key_ends, seek_key
+from airflow_provider_mssql_cdc.tsql.snapshot import first_key, key_ends, seek_key
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 MAX_IMBALANCE = 1.5

@@ -6,12 +6,19 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
-from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, MAX_LENGTH, SqlType
+from airflow_provider_mssql_cdc.model.source_table import (
+    BINARY_TYPES,
+    CHAR_TYPES,
+    MAX_LENGTH,
+    Column,
+    LakeColumn,
+    PlannedColumn,
+    SqlType,
+)
 from airflow_provider_mssql_cdc.planning.columns import indistinct, is_reserved, lake_name
 from airflow_provider_mssql_cdc.tsql.bounds import text_length
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier, shown
 from airflow_provider_mssql_cdc.tsql.snapshot import cast_projection, projection
+from airflow_provider_mssql_cdc.tsql.statement import quote_identifier, shown
 
 _ARGUMENTS = r"\(\s*(max|\d{1,4})\s*(?:,\s*(\d{1,2})\s*)?\)"
 _DECLARED = re.compile(rf"\s*([A-Za-z][A-Za-z0-9]*)\s*(?:{_ARGUMENTS}\s*)?\Z", re.I | re.ASCII)

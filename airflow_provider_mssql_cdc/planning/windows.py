@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import CommitStamp, RepeatedHour, Window
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, CommitStamp, RepeatedHour, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import Coverage
 
 GRID_STEP = timedelta(minutes=15)

@@ -10,14 +10,13 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
-from airflow_provider_mssql_cdc.operators._arguments import as_lsn, flag, is_known_later
-from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator
+from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, as_lsn, flag, is_known_later
 from airflow_provider_mssql_cdc.triggers.capture import FAILED, LATE, MssqlCdcCaptureTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.capture_status import CaptureAnswer
+    from airflow_provider_mssql_cdc.jobs.status import CaptureAnswer
 
 
 class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
@@ -119,7 +118,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         return CaptureTarget.of(lsn=as_lsn(self.lsn), time=self.time, consistent_after=self.consistent_after)
 
     def _look(self) -> CaptureAnswer:
-        from airflow_provider_mssql_cdc.jobs.capture_status import look_at_capture
+        from airflow_provider_mssql_cdc.jobs.status import look_at_capture
 
         with self.connect() as session:
             return look_at_capture(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
 from airflow_provider_mssql_cdc.planning.columns import source_name
-from airflow_provider_mssql_cdc.tsql.identifiers import result_name, shown
+from airflow_provider_mssql_cdc.tsql.statement import result_name, shown
 
 Cast = Callable[[pa.Array], pa.Array]
 

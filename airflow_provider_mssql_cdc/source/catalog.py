@@ -16,8 +16,13 @@ from airflow_provider_mssql_cdc.errors import (
 )
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import LAST_LSN
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts, SourceTable, UniqueIndex
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import (
+    Column,
+    SourceFacts,
+    SourceTable,
+    SqlType,
+    UniqueIndex,
+)
 from airflow_provider_mssql_cdc.planning.preflight import preflight
 from airflow_provider_mssql_cdc.source.instances import choose_instance, instance_of, visible_instances
 from airflow_provider_mssql_cdc.source.session import Answer, SourceSession

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from airflow_provider_mssql_cdc.errors import PermissionDenied, SourceObjectMissing, StatementFailed
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.connection_facts import ConnectionFacts, InstanceRights
-from airflow_provider_mssql_cdc.planning.connection_report import report
+from airflow_provider_mssql_cdc.planning.connection_report import ConnectionFacts, InstanceRights, report
 from airflow_provider_mssql_cdc.source.catalog import in_role, may_read_changes
 from airflow_provider_mssql_cdc.source.instances import visible_instances
 from airflow_provider_mssql_cdc.source.session import SourceSession

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, MssqlCdcError
 from airflow_provider_mssql_cdc.source import driver_thread
-from airflow_provider_mssql_cdc.source.driver_thread import DriverThread
+from airflow_provider_mssql_cdc.source.driver_thread import DriverThread, refuse_unreachable
 from airflow_provider_mssql_cdc.source.errors import translate
-from airflow_provider_mssql_cdc.source.reachable import refuse_unreachable
 from airflow_provider_mssql_cdc.source.reader import BatchQueue, Driver, DriverConnection
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement

@@ -8,8 +8,7 @@ from airflow_provider_mssql_cdc.model.source_table import SourceTable
 from airflow_provider_mssql_cdc.planning.keys import Columns, KeyChoice
 from airflow_provider_mssql_cdc.planning.ranges import RangePlan, drive, plan_ranges
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.tsql.keys import count_keys
-from airflow_provider_mssql_cdc.tsql.snapshot import count_range
+from airflow_provider_mssql_cdc.tsql.snapshot import count_keys, count_range
 
 
 def cut_ranges(

@@ -28,10 +28,9 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
     StatementFailed,
 )
-from airflow_provider_mssql_cdc.source.connect import choose_driver
+from airflow_provider_mssql_cdc.source.connect import choose_driver, state_session
 from airflow_provider_mssql_cdc.source.guarded import GuardedConnection, Stream
 from airflow_provider_mssql_cdc.source.reader import BATCH_ROWS, Driver
-from airflow_provider_mssql_cdc.source.session_settings import state_session
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql import catalog
 from airflow_provider_mssql_cdc.tsql import session as statements

@@ -14,10 +14,9 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
     StatementFailed,
 )
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import CommitStamp, RepeatedHour
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, CommitStamp, RepeatedHour
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
 from airflow_provider_mssql_cdc.planning.windows import GRID_STEP, WallClock, grid_start, wall_cut
 from airflow_provider_mssql_cdc.source.instances import refreshed

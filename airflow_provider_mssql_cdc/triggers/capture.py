@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from airflow_provider_mssql_cdc.jobs.capture_status import CaptureAnswer
+    from airflow_provider_mssql_cdc.jobs.status import CaptureAnswer
 
 PASSED, LATE, FAILED = "passed", "late", "failed"
 
@@ -97,7 +97,7 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
     def _look(self, connection: Connection) -> CaptureAnswer:
         """Runs in a thread; the hook and the drivers are imported here."""
         from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
-        from airflow_provider_mssql_cdc.jobs.capture_status import look_at_capture
+        from airflow_provider_mssql_cdc.jobs.status import look_at_capture
 
         source = (self.source[0], self.source[1]) if self.source else None
         with MssqlCdcHook(self.mssql_conn_id, connection=connection).session() as session:

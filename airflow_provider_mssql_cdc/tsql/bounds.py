@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from airflow_provider_mssql_cdc.model.source_table import Column
-from airflow_provider_mssql_cdc.model.sql_type import BINARY_TYPES, CHAR_TYPES, INTEGER_TYPES, SqlType
+from airflow_provider_mssql_cdc.model.source_table import (
+    BINARY_TYPES,
+    CHAR_TYPES,
+    INTEGER_TYPES,
+    Column,
+    SqlType,
+)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _CONTROL = re.compile(r"([\x00-\x1f])")

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import PlannedColumn
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier, result_name
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified, quote_identifier, result_name
 
 NEAR_HOURS = 2
 """No zone sets its clock back by more: 30, 45 or 60 minutes, Troll station two hours."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
 from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.tsql.bounds import BoundText, is_bindable, is_canonical, typed_bound
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
+from airflow_provider_mssql_cdc.tsql.statement import quote_identifier
 
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.tsql.statement import shown
 
 Target = Literal["server", "managed-instance", "azure-sql-database"]
 TARGETS: tuple[Target, ...] = ("server", "managed-instance", "azure-sql-database")

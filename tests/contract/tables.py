@@ -11,13 +11,12 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable, SqlType
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified, quote_identifier
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
+from airflow_provider_mssql_cdc.tsql.statement import qualified, quote_identifier
 from tests.contract.target import Target
 
 

@@ -16,8 +16,7 @@ from airflow.sdk import Connection
 from airflow_provider_mssql_cdc.errors import MssqlCdcError
 from airflow_provider_mssql_cdc.source.connect import settings_of
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.statement import Statement, quote_identifier
 
 VARIABLE = "MSSQL_CDC_TEST_CONN"
 DRIVERS = ("mssql-python", "pymssql")

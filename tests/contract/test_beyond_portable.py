@@ -15,10 +15,8 @@ from airflow_provider_mssql_cdc.planning.ranges import key_of
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified
-from airflow_provider_mssql_cdc.tsql.keys import first_key
-from airflow_provider_mssql_cdc.tsql.snapshot import count_range, select_range
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.snapshot import count_range, first_key, select_range
+from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified
 from tests.contract.tables import made, named, read
 from tests.contract.target import Target
 

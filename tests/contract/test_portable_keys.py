@@ -14,8 +14,7 @@ from airflow_provider_mssql_cdc.planning.keys import KeyChoice
 from airflow_provider_mssql_cdc.planning.ranges import drive, key_of, plan_ranges
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from airflow_provider_mssql_cdc.tsql.keys import first_key
-from airflow_provider_mssql_cdc.tsql.snapshot import count_range, select_range
+from airflow_provider_mssql_cdc.tsql.snapshot import count_range, first_key, select_range
 from tests.contract.tables import Made, made
 from tests.contract.target import Target
 

@@ -11,8 +11,7 @@ import pytest
 from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql import catalog
-from airflow_provider_mssql_cdc.tsql.identifiers import qualified
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified
 from tests.contract.tables import made, named, read
 from tests.contract.target import Target
 

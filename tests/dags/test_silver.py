@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator

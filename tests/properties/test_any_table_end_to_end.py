@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.source.settings import DriverName
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.tsql.statement import shown
 from tests.support.delta_rows import delta_rows
 from tests.support.key_values import KEY_VALUES
 from tests.support.load import Load

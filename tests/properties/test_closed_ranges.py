@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from airflow_provider_mssql_cdc.model.key_range import Bound, KeyRange
 from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.planning.ranges import drive, key_of, next_bound
-from airflow_provider_mssql_cdc.tsql.keys import first_key
 from airflow_provider_mssql_cdc.tsql.predicates import at_most, range_pieces
+from airflow_provider_mssql_cdc.tsql.snapshot import first_key
 from tests.properties.test_key_ranges import bounds_among, rank, tables
 from tests.support.seek_model import SqliteTable
 from tests.support.tables import ORDERS

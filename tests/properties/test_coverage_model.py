@@ -23,9 +23,9 @@ from airflow_provider_mssql_cdc.lake.changes import (
 )
 from airflow_provider_mssql_cdc.lake.chunked import Opened, abandon_unfinished, commit_wave, open_snapshot
 from airflow_provider_mssql_cdc.lake.commit import commit_completion
-from airflow_provider_mssql_cdc.model.changes import InstanceMark, Window
+from airflow_provider_mssql_cdc.model.capture import InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap, is_usable
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, complete, lsn, new_bronze
 from tests.unit.lake.test_waves import NOON, RUN

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import Window
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 from tests.support.silver_world import IDENTITY, Row, World, change, lsn, snapshot_row
 
 ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "8"))

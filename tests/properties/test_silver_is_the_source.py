@@ -29,7 +29,7 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
     Superseded,
 )
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder

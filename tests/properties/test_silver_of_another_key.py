@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesRequest
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver

@@ -18,8 +18,7 @@ from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
-from airflow_provider_mssql_cdc.model.plan import PlanId
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon
 from tests.support.delta_rows import delta_rows
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, lsn, new_bronze
 

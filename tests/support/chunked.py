@@ -13,8 +13,8 @@ from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
-from airflow_provider_mssql_cdc.jobs.snapshot_progress import status
 from airflow_provider_mssql_cdc.jobs.source_table import OnStep, unwatched
+from airflow_provider_mssql_cdc.jobs.status import status
 from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Progress, Stopped, StoredPlan, WaveOutcome

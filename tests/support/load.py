@@ -11,13 +11,12 @@ from deltalake import DeltaTable
 from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.embedded.listener import Replica
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone, ChangesRequest
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone, ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
-from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange
-from airflow_provider_mssql_cdc.model.staged import StagedRange
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedRange
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings, DriverName
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.tsql.statement import shown
 from tests.support.key_values import KEY_VALUES
 from tests.support.type_values import TYPE_VALUES
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable, SqlType
 
 CASELESS = "SQL_Latin1_General_CP1_CI_AS"
 

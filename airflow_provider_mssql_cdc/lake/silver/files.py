@@ -20,12 +20,12 @@ from deltalake.transaction import RemoveAction
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.cleanup import discard, remove_unnamed
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
+from airflow_provider_mssql_cdc.lake.silver.images import Overlay
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
-from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staging import write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
-from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 
 TARGET_BYTES = 32 << 20
 """Smaller than bronze's: a merge writes whole files again."""

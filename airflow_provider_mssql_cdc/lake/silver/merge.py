@@ -15,8 +15,7 @@ from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.log import until_committed
-from airflow_provider_mssql_cdc.lake.silver.change_rows import changed_files, named_keys
-from airflow_provider_mssql_cdc.lake.silver.doubled import DoubledKeys, find_doubled
+from airflow_provider_mssql_cdc.lake.silver.commits import DoubledKeys, find_doubled
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,
     current_files,
@@ -25,13 +24,12 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     stage,
     write_again,
 )
-from airflow_provider_mssql_cdc.lake.silver.images import KeyImages
-from airflow_provider_mssql_cdc.lake.silver.overlay import Overlay
-from airflow_provider_mssql_cdc.lake.silver.snapshot_rows import snapshot_rows
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
+from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
 from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.planning.merge import MergeSince, Rebuild, UpToDate
 

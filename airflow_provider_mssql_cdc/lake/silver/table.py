@@ -25,7 +25,6 @@ from airflow_provider_mssql_cdc.lake.log import (
     restore_below_ours,
     until_committed,
 )
-from airflow_provider_mssql_cdc.lake.outcomes import InDoubt, commit_files
 from airflow_provider_mssql_cdc.lake.schema import (
     METADATA_NAMES,
     STATISTICS_PROPERTY,
@@ -38,7 +37,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.lake.transactions import InDoubt, commit_files, lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import STATE_RULE, SilverPosition, SourceIdentity
 

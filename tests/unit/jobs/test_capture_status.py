@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, MssqlCdcError
-from airflow_provider_mssql_cdc.jobs.capture_status import CaptureAnswer, look_at_capture
+from airflow_provider_mssql_cdc.jobs.status import CaptureAnswer, look_at_capture
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from tests.support.changes_world import ChangesWorld
 
 NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)

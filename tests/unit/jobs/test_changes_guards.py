@@ -19,7 +19,7 @@ from airflow_provider_mssql_cdc.errors import (
     SchemaDrift,
     StateDamaged,
 )
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from tests.support.changes_world import ChangesWorld
 

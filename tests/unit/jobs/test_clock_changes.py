@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.changes_run import ChangesDone
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.source import watermarks
 from tests.support.changes_world import ChangesWorld

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged, UnsupportedKey
-from airflow_provider_mssql_cdc.jobs.changes_run import Skipped
+from airflow_provider_mssql_cdc.jobs.change_source import Skipped
 from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
 from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
 from airflow_provider_mssql_cdc.model.plan import Attempt

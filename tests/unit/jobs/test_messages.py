@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.jobs.capture_status import look_at_capture
-from airflow_provider_mssql_cdc.jobs.changes_run import Waiting
-from airflow_provider_mssql_cdc.jobs.read_meter import ReadMeter
+from airflow_provider_mssql_cdc.jobs.change_source import Waiting
+from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter
+from airflow_provider_mssql_cdc.jobs.status import look_at_capture
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
@@ -138,7 +138,7 @@ def batches(number: int, rows: int = 100) -> Iterator[pa.RecordBatch]:
 
 
 def read(caplog: pytest.LogCaptureFixture, meter: ReadMeter, number: int) -> list[str]:
-    with caplog.at_level(logging.INFO, logger="airflow_provider_mssql_cdc.jobs.read_meter"):
+    with caplog.at_level(logging.INFO, logger="airflow_provider_mssql_cdc.jobs.read_range"):
         assert sum(batch.num_rows for batch in meter.watched(batches(number))) == number * 100
     return [record.getMessage() for record in caplog.records]
 

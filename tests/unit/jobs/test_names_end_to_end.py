@@ -13,7 +13,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, PreflightFailed
 from airflow_provider_mssql_cdc.planning.columns import source_name
 from airflow_provider_mssql_cdc.source.settings import DriverName
-from airflow_provider_mssql_cdc.tsql.identifiers import shown
+from airflow_provider_mssql_cdc.tsql.statement import shown
 from tests.support.delta_rows import delta_rows
 from tests.support.load import Load
 

@@ -17,9 +17,8 @@ from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapsh
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 IDENTITY = SourceIdentity("erp", "sales", "dbo", "orders")

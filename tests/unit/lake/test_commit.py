@@ -22,7 +22,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage, SourceIdentity
 from tests.unit.lake.tables import (
     COMMIT_TS,

@@ -13,7 +13,7 @@ from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.changes import begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.chunked import Opened, open_snapshot
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
-from airflow_provider_mssql_cdc.model.changes import InstanceMark, Window
+from airflow_provider_mssql_cdc.model.capture import InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage, SourceIdentity
 from tests.unit.lake.tables import (

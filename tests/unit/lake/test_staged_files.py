@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import IncompletePlan, MssqlCdcError, SchemaDrift
+from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.staged import StagedFile
 from tests.unit.lake.tables import COLUMNS, batch, complete, ids_in, lsn, new_bronze, stage
 
 S = lsn(5)

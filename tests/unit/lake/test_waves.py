@@ -28,10 +28,8 @@ from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.planning.chunked import GoOn
-from airflow_provider_mssql_cdc.planning.completion import KeepStored
+from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile
+from airflow_provider_mssql_cdc.planning.snapshots import GoOn, KeepStored
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, complete, ids_in, lsn, new_bronze
 from tests.unit.lake.tables import stage as stage_range
 

@@ -16,8 +16,15 @@ from airflow_provider_mssql_cdc.model.key_range import (
     ranges_between,
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, columns_hash, run_hash
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile, StagedRange
+from airflow_provider_mssql_cdc.model.plan import (
+    PlanId,
+    PlannedRange,
+    ReadHorizon,
+    StagedFile,
+    StagedRange,
+    columns_hash,
+    run_hash,
+)
 
 S = Lsn.parse("0x00000025000005A80003")
 PLAN = PlanId.new(S, run_hash("load", "manual__2026-01-01"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import SqlType
 
 
 @pytest.mark.parametrize(

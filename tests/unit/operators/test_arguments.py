@@ -16,7 +16,7 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcPlanOperator,
     MssqlCdcSnapshotOperator,
 )
-from airflow_provider_mssql_cdc.operators._arguments import as_flag
+from airflow_provider_mssql_cdc.operators._base import as_flag
 
 TABLE = MssqlCdcTable(
     mssql_conn_id="erp",

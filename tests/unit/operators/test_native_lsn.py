@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.operators._arguments import as_lsn, lsn
+from airflow_provider_mssql_cdc.operators._base import as_lsn, lsn
 
 TEXT = "0x0000002A000001F00003"
 

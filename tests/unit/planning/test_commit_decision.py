@@ -9,18 +9,18 @@ import pytest
 from airflow_provider_mssql_cdc.errors import CommitConflict, Superseded
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-from airflow_provider_mssql_cdc.planning.completion import (
-    AddSnapshot,
-    KeepStored,
-    coverage_after,
-    decide_snapshot_commit,
-)
 from airflow_provider_mssql_cdc.planning.coverage import (
     extended,
     is_proven_gap,
     is_usable,
     refuse_superseded,
     started_at,
+)
+from airflow_provider_mssql_cdc.planning.snapshots import (
+    AddSnapshot,
+    KeepStored,
+    coverage_after,
+    decide_snapshot_commit,
 )
 
 S = 50

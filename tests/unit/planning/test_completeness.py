@@ -9,9 +9,8 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import PlanId
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon, StagedFile, StagedRange
-from airflow_provider_mssql_cdc.planning.completion import choose_plan
+from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile, StagedRange
+from airflow_provider_mssql_cdc.planning.snapshots import choose_plan
 
 OLD, NEW = PlanId(Lsn(100), "0" * 8, "a" * 8), PlanId(Lsn(200), "0" * 8, "b" * 8)
 AGAIN = PlanId(Lsn(200), "0" * 8, "c" * 8)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_mssql_cdc.model.changes import CommitStamp
+from airflow_provider_mssql_cdc.model.capture import CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import consistency
 
 READ = datetime(2024, 5, 11, 2, tzinfo=UTC)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage
 from airflow_provider_mssql_cdc.planning.windows import (

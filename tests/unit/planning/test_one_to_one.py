@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mssql_cdc.model.source_table import SourceFacts
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
-from airflow_provider_mssql_cdc.planning.one_to_one import (
-    cast_problems,
-    code_page_problems,
-    is_one_to_one,
-)
+from airflow_provider_mssql_cdc.model.source_table import SourceFacts, SqlType
+from airflow_provider_mssql_cdc.planning.columns import cast_problems, code_page_problems, is_one_to_one
 from airflow_provider_mssql_cdc.planning.types import parse_type, plan_columns
 from tests.support.tables import CASELESS, column, sql_type
 

@@ -7,14 +7,15 @@ import pytest
 from airflow_provider_mssql_cdc.errors import NotReadyYet, Superseded
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-from airflow_provider_mssql_cdc.planning.chunked import (
+from airflow_provider_mssql_cdc.planning.snapshots import (
+    AddSnapshot,
     GoOn,
+    KeepStored,
     OpenNew,
     decide_completion,
     decide_opening,
     decide_run,
 )
-from airflow_provider_mssql_cdc.planning.completion import AddSnapshot, KeepStored
 
 
 def state(

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts, SourceTable
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import Column, SourceFacts, SourceTable, SqlType
 from airflow_provider_mssql_cdc.planning.preflight import preflight
 from airflow_provider_mssql_cdc.planning.types import ROW_LEVEL_SECURITY
 

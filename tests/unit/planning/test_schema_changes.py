@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, SqlType
 from airflow_provider_mssql_cdc.planning.columns import ColumnDrift, SchemaDecision, decide_schema
 
 INT = SqlType("int")

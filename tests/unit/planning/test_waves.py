@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.chunked import (
+from airflow_provider_mssql_cdc.planning.snapshots import (
     WaveEnd,
     chunks_per_wave,
     missing_waves,

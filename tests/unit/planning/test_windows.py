@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.changes import ChangeCounts, CommitStamp, Window
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, ChangeCounts, CommitStamp, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.staged import ReadHorizon
+from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.windows import (
     Reach,
     choose_reading,

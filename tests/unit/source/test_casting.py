@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
 from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.source.casting import PlannedBatches
-from airflow_provider_mssql_cdc.tsql.identifiers import result_name
+from airflow_provider_mssql_cdc.tsql.statement import result_name
 
 LONG = lake_name("a b" * 42)
 

@@ -15,7 +15,7 @@ from airflow_provider_mssql_cdc.errors import (
     SourceObjectMissing,
 )
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.sql_type import SqlType
+from airflow_provider_mssql_cdc.model.source_table import SqlType
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.source.instances import choose_instance, names_in
 from airflow_provider_mssql_cdc.source.session import SourceSession

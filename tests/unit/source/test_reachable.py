@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, MssqlCdcError, ServerUnreachable
-from airflow_provider_mssql_cdc.source.reachable import reason_of
+from airflow_provider_mssql_cdc.source.driver_thread import reason_of
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from airflow_provider_mssql_cdc.tsql.statement import Statement

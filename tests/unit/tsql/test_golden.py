@@ -18,11 +18,11 @@ from types import CodeType, FrameType
 import pytest
 
 from airflow_provider_mssql_cdc import tsql
-from airflow_provider_mssql_cdc.model.changes import Window
+from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.types import plan_columns
-from airflow_provider_mssql_cdc.tsql import catalog, cdc, keys, session, snapshot, statement
+from airflow_provider_mssql_cdc.tsql import catalog, cdc, session, snapshot, statement
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import HOSTILE, ORDERS, column
 
@@ -74,7 +74,9 @@ def select(split_by, lower, upper, columns=ID, table=ORDERS, casts=None) -> Stat
 
 
 def seek(columns, lower, depth, inclusive=True) -> Statement:
-    statement = keys.seek_key(ORDERS, columns, lower=lower, depth=depth, rows=1000001, inclusive=inclusive)
+    statement = snapshot.seek_key(
+        ORDERS, columns, lower=lower, depth=depth, rows=1000001, inclusive=inclusive
+    )
     assert statement is not None
     return statement
 
@@ -127,9 +129,9 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     ),
     "select_control_characters": lambda: select(NULLABLE, ("a\0b\\\nc", "0x00000000000007D1"), None),
     "count_range": lambda: snapshot.count_range(ORDERS, CODE_NUMBER, KeyRange(("a", "3"), ("b", "8"))),
-    "key_ends_decimal": lambda: keys.key_ends(ORDERS, column("no", "decimal(20,0)")),
-    "first_key": lambda: keys.first_key(ORDERS, COMPANY_ENTRY_LINE),
-    "last_key": lambda: keys.first_key(ORDERS, COMPANY_ENTRY_LINE, descending=True),
+    "key_ends_decimal": lambda: snapshot.key_ends(ORDERS, column("no", "decimal(20,0)")),
+    "first_key": lambda: snapshot.first_key(ORDERS, COMPANY_ENTRY_LINE),
+    "last_key": lambda: snapshot.first_key(ORDERS, COMPANY_ENTRY_LINE, descending=True),
     "seek_one_column": lambda: seek((column("at", "datetime"),), ("2024-01-01T00:00:00.003",), 0),
     "seek_deepest_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 2),
     "seek_middle_piece": lambda: seek(COMPANY_ENTRY_LINE, ("7", "2024-01-01 00:00:00.0000001", "3"), 1),
@@ -137,9 +139,9 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "seek_above_a_null": lambda: seek(NULLABLE, (None, "0x00000000000007D1"), 0),
     "seek_texts_of_another_engine": lambda: seek(OTHER_ENGINE[1:3], ("a", "b"), 0),
     "seek_strictly_above": lambda: seek(CODE_NUMBER, ("n", "3"), 1, inclusive=False),
-    "count_keys": lambda: keys.count_keys(ORDERS, CODE_NUMBER),
-    "count_slices_integer": lambda: keys.count_slices(ORDERS, ID[0], lower="1", upper="900", width=100),
-    "count_slices_date": lambda: keys.count_slices(
+    "count_keys": lambda: snapshot.count_keys(ORDERS, CODE_NUMBER),
+    "count_slices_integer": lambda: snapshot.count_slices(ORDERS, ID[0], lower="1", upper="900", width=100),
+    "count_slices_date": lambda: snapshot.count_slices(
         ORDERS, column("day", "date"), lower="2024-01-01", upper="2024-12-31", width=7
     ),
     "space_used": lambda: catalog.space_used(HOSTILE),
@@ -179,7 +181,7 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
         "dbo_orders", plan_columns(ID, {}).columns, after=S, until=E, has_command_id=False
     ),
     "database_access": lambda: catalog.database_access("it's [here]"),
-    "ends_within": lambda: keys.ends_within(ORDERS, ID[0], lower="1", upper="900"),
+    "ends_within": lambda: snapshot.ends_within(ORDERS, ID[0], lower="1", upper="900"),
     "window_commits": lambda: cdc.window_commits(Window(S, E), limit=1000, zone=cdc.ServerZone()),
     "window_commits_by_zone": lambda: cdc.window_commits(Window(S, E), limit=1000, zone=ZONE),
     "wall_clock": lambda: cdc.wall_clock(datetime(2024, 3, 31, 1, 15), "W. Europe Standard Time"),

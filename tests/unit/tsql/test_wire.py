@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mssql_cdc.tsql.identifiers import quote_identifier
 from airflow_provider_mssql_cdc.tsql.statement import (
     Statement,
     counted,
     literal,
+    quote_identifier,
     with_literals,
     with_question_marks,
 )

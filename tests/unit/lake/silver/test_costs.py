@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import delta_statistics
 from airflow_provider_mssql_cdc.lake.silver.files import current_files
-from airflow_provider_mssql_cdc.lake.silver.latest import POSITION, LatestRows
+from airflow_provider_mssql_cdc.lake.silver.rows import POSITION, LatestRows
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.support.silver_world import Row, World, change, lsn, snapshot_row

@@ -1,0 +1,316 @@
+"""Rows that a merge reads: new change rows by key, of many the deciding ones, rows of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.lake.arrays import one, read_all, several
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.changes import plain_schema
+from airflow_provider_mssql_cdc.lake.parquet import Bounds, Wanted, file_batches
+from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
+from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.merge import ADDS, DELETE, ORDER, SNAPSHOT_ROW
+
+_DISTINCT_COLLECTED = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKeys:
+    """Keys that change rows name, and the smallest LSN among those rows.
+
+    :param withdrawn: those named by rows that a repair took out: silver may still hold what such a row did.
+    """
+
+    keys: KeySet
+    lowest: Lsn
+    withdrawn: KeySet | None = None
+
+
+def changed_files(bronze: Bronze, above: Lsn) -> list[str]:
+    """Files of this version that can hold change rows above an LSN, by their statistics."""
+    actions = read_all(bronze.table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        unquote(action["path"])
+        for action in actions
+        if not _holds_none(action.get("max._start_lsn"), action.get("max._operation"), above)
+    ]
+
+
+def named_keys(
+    bronze: Bronze,
+    files: Iterable[str],
+    *,
+    key: Sequence[str],
+    above: Lsn,
+    withdrawn: Iterable[str] = (),
+) -> NamedKeys | None:
+    """The keys of all change rows above an LSN in these files; None when there is no such row.
+
+    What lies at or below a snapshot's LSN is in the snapshot; a repair may carry such rows into a new file.
+
+    :param withdrawn: files that a repair took out.
+    :raises StateDamaged: a key column is NULL in a change row.
+    """
+    added = _named(bronze, files, key=key, above=above)
+    taken_out = _named(bronze, withdrawn, key=key, above=above)
+    if taken_out is None or added is None:
+        found = added or taken_out
+        return found and NamedKeys(KeySet(found[0]), found[1], taken_out and KeySet(taken_out[0]))
+    distinct = _DistinctRows()
+    distinct.add(added[0])
+    distinct.add(taken_out[0])
+    return NamedKeys(KeySet(distinct.table()), min(added[1], taken_out[1]), KeySet(taken_out[0]))
+
+
+def _named(
+    bronze: Bronze, files: Iterable[str], *, key: Sequence[str], above: Lsn
+) -> tuple[pa.Table, Lsn] | None:
+    distinct = _DistinctRows()
+    lowest: str | None = None
+    for rows in change_rows(bronze, files, columns=key, above=above):
+        _refuse_nulls(rows, key, where=str(bronze.location))
+        smallest = pc.min(rows.column("_start_lsn")).as_py()
+        lowest = smallest if lowest is None else min(lowest, smallest)
+        distinct.add(rows.select(list(key)))
+    return None if lowest is None else (distinct.table(), Lsn.parse(lowest))
+
+
+def change_rows(
+    bronze: Bronze,
+    files: Iterable[str],
+    *,
+    columns: Sequence[str],
+    above: Lsn,
+    until: str | None = None,
+) -> Iterator[pa.Table]:
+    """Change rows above an LSN, at or below another one: these columns, and those that put rows in order."""
+    storage, schema = TableStorage(bronze.location), change_row_schema(bronze, columns)
+    lowest, first = one(above.text, pa.string())[0], one(DELETE, pa.int32())[0]
+    highest = None if until is None else one(until, pa.string())[0]
+
+    def wanted(bounds: Bounds) -> bool:
+        (_, lsn), (_, operation) = bounds.get("_start_lsn", _UNKNOWN), bounds.get("_operation", _UNKNOWN)
+        return not _holds_none(lsn, operation, above)
+
+    for path in files:
+        for batch in file_batches(storage, path, schema, wanted=wanted):
+            among = pc.and_(
+                pc.greater(batch.column("_start_lsn"), lowest),
+                pc.greater_equal(batch.column("_operation"), first),
+            )
+            if highest is not None:
+                among = pc.and_(among, pc.less_equal(batch.column("_start_lsn"), highest))
+            rows = pa.Table.from_batches([batch.filter(among)])
+            if rows.num_rows:
+                yield rows
+
+
+_UNKNOWN = (None, None)
+
+
+def _holds_none(largest_lsn: str | None, largest_operation: int | None, above: Lsn) -> bool:
+    """Whether a file or row group has no change row above an LSN, as far as its statistics tell."""
+    too_low = largest_lsn is not None and largest_lsn <= above.text
+    return too_low or (largest_operation is not None and largest_operation < DELETE)
+
+
+def change_row_schema(bronze: Bronze, columns: Sequence[str]) -> pa.Schema:
+    """These columns and those that put rows in order, as they are read."""
+    stored = plain_schema(bronze.schema)
+    return pa.schema([stored.field(name) for name in dict.fromkeys([*columns, *ORDER])])
+
+
+def _refuse_nulls(rows: pa.Table, key: Sequence[str], *, where: str) -> None:
+    if empty := [name for name in key if rows.column(name).null_count]:
+        raise StateDamaged(
+            f"{where}: key column(s) {', '.join(empty)} are NULL in change rows, so these identify no row. A "
+            "column that was dropped at the source, or that a capture instance does not record, cannot be a "
+            "key: name other columns with key=, or load into a new bronze"
+        )
+
+
+class _DistinctRows:
+    """Rows go in by batches; each different one is kept once."""
+
+    def __init__(self) -> None:
+        self._kept: list[pa.Table] = []
+        self._new_rows = self._distinct = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self._kept.append(rows)
+        self._new_rows += rows.num_rows
+        if self._new_rows >= max(_DISTINCT_COLLECTED, self._distinct):
+            self.table()
+
+    def table(self) -> pa.Table:
+        rows = pa.concat_tables(self._kept)
+        distinct = rows.group_by(rows.column_names, use_threads=False).aggregate([])
+        self._kept, self._new_rows, self._distinct = [distinct], 0, distinct.num_rows
+        return distinct
+
+
+POSITION = "__$position"
+"""Number of a row's key in its :class:`~.keys.KeySet`; no source column can have this name."""
+
+IMAGES_BYTES = 128 << 20
+"""Images up to this size are kept; of larger ones only their place in the order, and they are read again."""
+
+_ROWS_COLLECTED = 131_072
+_BYTES_COLLECTED = 64 << 20
+
+
+class LatestRows:
+    """Rows go in by batches; what is kept of each :data:`POSITION` is its last row, and where that one
+    removes an image also the row that added one last in the same commit.
+
+    An add of an earlier commit is not needed: after a commit that only removes, the key is gone.
+    """
+
+    def __init__(self, schema: pa.Schema, *, images_bytes: int = IMAGES_BYTES) -> None:
+        self._kept = schema.append(pa.field(POSITION, pa.int32())).empty_table()
+        self._images_bytes = images_bytes
+        self._new: list[pa.Table] = []
+        self._new_rows = self._new_bytes = 0
+        self.has_images = True
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Those that are still kept, without :data:`POSITION`."""
+        return [name for name in self._kept.column_names if name != POSITION]
+
+    def add(self, rows: pa.Table, positions: pa.Array | pa.ChunkedArray) -> None:
+        rows = rows.select(self.columns)
+        self._new.append(rows.append_column(POSITION, positions.cast(pa.int32())))
+        self._new_rows += rows.num_rows
+        self._new_bytes += rows.nbytes
+        many = self._new_rows >= max(_ROWS_COLLECTED, self._kept.num_rows)
+        if many or self._new_bytes >= max(_BYTES_COLLECTED, self._kept.nbytes):
+            self._reduce()
+
+    def table(self) -> pa.Table:
+        """In the order of the positions; of one position the row that adds first."""
+        self._reduce()
+        return self._kept
+
+    def _reduce(self) -> None:
+        if not self._new:
+            return
+        rows = pa.concat_tables([self._kept, *self._new])
+        deciding = _deciding(rows)
+        if self.has_images and rows.nbytes > self._images_bytes and self._grew_too_large(rows, deciding):
+            self.has_images = False
+            rows = rows.select([*ORDER, POSITION])
+        self._kept = rows.take(deciding).combine_chunks()
+        self._new, self._new_rows, self._new_bytes = [], 0, 0
+
+    def _grew_too_large(self, rows: pa.Table, deciding: pa.Array) -> bool:
+        """By the average row: what is taken is not copied to find out."""
+        return bool(rows.nbytes / rows.num_rows * len(deciding) > self._images_bytes)
+
+
+def _deciding(rows: pa.Table) -> pa.Array:
+    """Indices of each position's last row, after the last add of the same commit where that row removes."""
+    indices = sorted_indices(rows, [POSITION])
+    positions, operations = (
+        rows.column(name).take(indices).combine_chunks() for name in (POSITION, "_operation")
+    )
+    last = group_ends([positions])
+    adds = pc.is_in(operations, value_set=several(ADDS, pa.int32()))
+    removed = last.filter(pc.invert(adds.take(last)))
+    if not len(removed):
+        return indices.take(last)
+    among = pc.and_(adds, pc.is_in(positions, value_set=positions.take(removed)))
+    added = pc.indices_nonzero(among).cast(pa.int64())
+    if len(added):
+        added = added.take(group_ends([positions.take(added)]))
+        lsns = rows.column("_start_lsn").take(indices).combine_chunks()
+        its_last = removed.take(pc.index_in(positions.take(added), value_set=positions.take(removed)))
+        added = added.filter(pc.equal(lsns.take(added), lsns.take(its_last)))
+    both = pa.concat_arrays([last, added])
+    return indices.take(both.take(pc.sort_indices(both)))
+
+
+def sorted_indices(rows: pa.Table, groups: Sequence[str]) -> pa.Array:
+    """Indices of the rows by these columns, then in the order of changes, NULLs first."""
+    names = [*groups, *(name for name in ORDER if name not in groups)]
+    ordered = pa.table([_without_nulls(rows.column(name), name) for name in names], names=names)
+    return pc.sort_indices(ordered, sort_keys=[(name, "ascending") for name in names]).cast(pa.int64())
+
+
+def _without_nulls(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """A command id is never below 1 and a sequence is never empty: what stands for NULL comes first."""
+    lowest = {"_command_id": one(-1, pa.int32())[0], "_seqval": one("", pa.string())[0]}
+    return pc.fill_null(column, lowest[name]) if name in lowest else column
+
+
+def group_ends(columns: Sequence[pa.Array]) -> pa.Array:
+    """Of sorted rows the index of the last one of each group of equal values; there is at least one row."""
+    count = len(columns[0])
+    changes = None
+    for column in columns:
+        differs = pc.not_equal(column.slice(0, count - 1), column.slice(1))
+        changes = differs if changes is None else pc.or_(changes, differs)
+    ends = pc.indices_nonzero(changes).cast(pa.int64())
+    return pa.concat_arrays([ends, one(count - 1, pa.int64())])
+
+
+def _anything(bounds: Bounds) -> bool:
+    return True
+
+
+def snapshot_rows(
+    bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema, key: Sequence[str], within: Wanted = _anything
+) -> Iterator[pa.RecordBatch]:
+    """The rows of snapshot S with the columns of ``schema``.
+
+    :param within: asked for each row group by the bounds of its columns; without it all are read.
+    :raises StateDamaged: a key column is NULL in one of them.
+    """
+    storage = TableStorage(bronze.location)
+    read = schema.append(pa.field("_snapshot", pa.string())).append(pa.field("_operation", pa.int32()))
+    wanted_snapshot, wanted_operation = one(snapshot.text, pa.string())[0], one(SNAPSHOT_ROW, pa.int32())[0]
+
+    def wanted(bounds: Bounds) -> bool:
+        return _may_hold(*bounds.get("_snapshot", (None, None)), snapshot) and within(bounds)
+
+    for path in snapshot_files(bronze, snapshot):
+        for batch in file_batches(storage, path, read, wanted=wanted):
+            of_snapshot = pc.equal(batch.column("_snapshot"), wanted_snapshot)
+            loaded = pc.equal(batch.column("_operation"), wanted_operation)
+            rows = batch.filter(pc.and_kleene(of_snapshot, loaded))
+            _refuse_nulls_in_snapshot(rows, key, where=str(bronze.location))
+            yield rows.select(schema.names)
+
+
+def snapshot_files(bronze: Bronze, snapshot: Lsn) -> list[str]:
+    """Files of this version that can hold rows of snapshot S, by their statistics."""
+    actions = read_all(bronze.table.get_add_actions(flatten=True)).to_pylist()
+    return [unquote(action["path"]) for action in actions if _file_may_hold(action, snapshot)]
+
+
+def _file_may_hold(action: dict[str, Any], snapshot: Lsn) -> bool:
+    nulls, records = action.get("null_count._snapshot"), action.get("num_records")
+    if nulls is not None and nulls == records:
+        return False
+    return _may_hold(action.get("min._snapshot"), action.get("max._snapshot"), snapshot)
+
+
+def _may_hold(low: str | None, high: str | None, snapshot: Lsn) -> bool:
+    return low is None or high is None or low <= snapshot.text <= high
+
+
+def _refuse_nulls_in_snapshot(rows: pa.RecordBatch, key: Sequence[str], *, where: str) -> None:
+    if empty := [name for name in key if rows.column(name).null_count]:
+        raise StateDamaged(
+            f"{where}: key column(s) {', '.join(empty)} are NULL in rows of the snapshot, so these identify "
+            "no row: name NOT NULL columns with key=, and another silver path"
+        )
