@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from airflow_provider_mssql_cdc.source.watermarks import commit_time
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.source.session import SourceSession
+    from airflow_provider_mssql_cdc.source.kept import Connect
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def complete_snapshot(
     outcomes: Sequence[StagedRange],
     *,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
 ) -> CompletedSnapshot:
     """Commit every range of one plan at once, or return the snapshot that bronze holds already.
 
@@ -129,7 +129,7 @@ def _commit(
     *,
     bronze: Bronze,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
 ) -> tuple[SnapshotCommit, FactsRow]:
     """Check retention on a session of its own, commit, and say what it was."""
     for other in plan.ignored:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ from airflow_provider_mssql_cdc.planning.snapshots import missing_waves, refuse_
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.source.session import SourceSession
+    from airflow_provider_mssql_cdc.source.kept import Connect
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def complete_waves(
     outcomes: Sequence[WaveOutcome],
     *,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
     on_step: OnStep = unwatched,
 ) -> CompletedSnapshot | Stopped:
     """Make the snapshot complete when bronze holds every wave of its plan and changes lead on from it.
@@ -115,7 +115,7 @@ def _commit(
     *,
     bronze: Bronze,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
 ) -> tuple[SnapshotCommit, FactsRow]:
     with connect() as session:
         source = loadable_table(session, table, snapshot=plan.snapshot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
@@ -58,6 +57,7 @@ from airflow_provider_mssql_cdc.source.watermarks import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -158,7 +158,7 @@ _LOST_AT_MOST = 20
 Outcome = Skipped | Waiting | ChangesDone
 
 
-def run_changes(request: ChangesRequest, *, connect: Callable[[], SourceSession]) -> Outcome:
+def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
     """Do what a run of changes is asked for; every answer of the server comes from one session.
 
     :raises RetentionGap: changes above the position, or of the interval, have been purged.

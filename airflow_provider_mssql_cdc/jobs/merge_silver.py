@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
@@ -39,13 +38,11 @@ from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, UpToD
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.source.session import SourceSession
+    from airflow_provider_mssql_cdc.source.kept import Connect
 
 log = logging.getLogger(__name__)
 
 _LOST_AT_MOST = 20
-
-Connect = Callable[[], "SourceSession"]
 
 
 def merge_silver(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,6 +38,7 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -192,7 +192,7 @@ class ChunkedRequest:
 
 
 def plan_chunks(
-    request: ChunkedRequest, *, connect: Callable[[], SourceSession], on_step: OnStep = unwatched
+    request: ChunkedRequest, *, connect: Connect, on_step: OnStep = unwatched
 ) -> list[PlannedWave] | Stopped:
     """The waves that bronze does not hold yet, at most ``max_waves``; one wave that reads nothing if it does.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +31,7 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.planning.ranges import RangePlan
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -83,7 +83,7 @@ class PlanRequest:
     wait_seconds: float = 600
 
 
-def plan_snapshot(request: PlanRequest, *, connect: Callable[[], SourceSession]) -> list[PlannedRange]:
+def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRange]:
     """Cut the table into ranges under one S, or say that bronze holds a snapshot already.
 
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.

@@ -34,6 +34,7 @@ from airflow_provider_mssql_cdc.tsql.snapshot import select_range
 from airflow_provider_mssql_cdc.tsql.statement import shown
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -192,7 +193,7 @@ def read_range(
     planned: PlannedRange,
     *,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
     verify_counts: bool = False,
 ) -> StagedRange:
     """Read one key range and stage it; nothing, when bronze holds this snapshot or one above it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, n
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -123,7 +123,7 @@ def read_wave(
     planned: PlannedWave,
     *,
     attempt: Attempt,
-    connect: Callable[[], SourceSession],
+    connect: Connect,
     on_step: OnStep = unwatched,
 ) -> WaveOutcome | Stopped:
     """Read one wave and commit it; nothing, when bronze holds it, or this snapshot, or one above it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from airflow_provider_mssql_cdc.source.watermarks import (
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -80,7 +80,7 @@ def _passed(
     return reached if reached >= target.lsn else None
 
 
-def status(table: MssqlCdcTable, *, connect: Callable[[], SourceSession] | None = None) -> Progress:
+def status(table: MssqlCdcTable, *, connect: Connect | None = None) -> Progress:
     """Look at a table's load; changes nothing.
 
     :param connect: to ask the server how much headroom the changes in bronze have, whether they still lead

@@ -109,6 +109,11 @@ class SourceSession:
         return self._driver.label
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it is over: closed, cancelled, or its connection broke."""
+        return self._guarded.has_ended
+
+    @property
     def utf16(self) -> bool:
         """Whether a text cast to varbinary gives its UTF-16 units on this server."""
         self.open()

@@ -33,4 +33,18 @@ MUTANTS = (
         "tests/unit/source/test_errors.py::"
         "test_where_the_number_is_unknown_the_server_s_own_words_tell_what_passes",
     ),
+    Mutant(
+        "what a failed job left of a kept session is lent to no other",
+        "KeptSession.__call__",
+        "self.close()",
+        "pass",
+        "tests/unit/source/test_kept.py::test_a_job_that_failed_ends_it_and_the_next_one_gets_a_new_session",
+    ),
+    Mutant(
+        "a task that was told to stop is lent no kept session",
+        "KeptSession._usable",
+        "self._cancelled",
+        "False",
+        "tests/unit/source/test_kept.py::test_after_cancel_nothing_connects",
+    ),
 )

@@ -1,0 +1,73 @@
+"""One open session for many jobs, one after the other: what a job calls ``connect``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from airflow_provider_mssql_cdc.errors import ConnectionBroken
+from airflow_provider_mssql_cdc.source.session import SourceSession
+
+Connect = Callable[[], AbstractContextManager[SourceSession]]
+"""How a job gets its session: one context manager per job, whose session is open while the job runs."""
+
+
+class KeptSession:
+    """Lends one session to a job at a time and keeps it open in between: ``run_changes(..., connect=kept)``.
+
+    A job that fails ends the session, and the next job gets a new one: what the failure left of the old one
+    (a transaction, an isolation level, half of an answer) is nobody else's. Within a job it is never
+    replaced: all answers of a job come from one server. Close it after the last job; it is a context manager.
+
+    :param opens: makes a session that is not open yet, :meth:`~..hooks.mssql_cdc.MssqlCdcHook.session` for
+        one; all tables of a kept session share its connection and its isolation.
+    """
+
+    def __init__(self, opens: Callable[[], SourceSession]) -> None:
+        self._opens = opens
+        self._session: SourceSession | None = None
+        self._lent, self._cancelled = False, False
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[SourceSession]:
+        """The open session, for one job.
+
+        :raises ConnectionBroken: :meth:`cancel` was called.
+        :raises RuntimeError: another job has it.
+        """
+        if self._lent:
+            raise RuntimeError("the session is lent to another job: a session serves one job at a time")
+        session, self._lent = self._usable(), True
+        try:
+            yield session.__enter__()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._lent = False
+
+    def _usable(self) -> SourceSession:
+        if self._session is None or self._session.has_ended:
+            self._session = self._opens()
+        if self._cancelled:  # looked at last: the signal may come at any line
+            raise ConnectionBroken("this task was told to stop, so it does not connect")
+        return self._session
+
+    def cancel(self) -> None:
+        """End what runs on the server, and lend nothing any more; from a signal handler or another thread."""
+        self._cancelled = True
+        if (session := self._session) is not None:
+            session.cancel()
+
+    def close(self) -> None:
+        """Close the connection; the next job opens another. Idempotent, never raises."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def __enter__(self) -> KeptSession:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
