@@ -100,6 +100,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
+        "cli": [f"{_PACKAGE}.cli.get_commands"],
         "operators": [
             _modules(
                 "operators.plan",

@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from airflow_provider_mssql_cdc.tsql.setup import TARGETS, Setup, setup_script
 
@@ -28,30 +29,44 @@ def table_of(text: str) -> tuple[str, str]:
     return ("dbo", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
+ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (
+        "--tables",
+        {"nargs": "+", "required": True, "metavar": "SCHEMA.TABLE", "help": "dbo.orders [my schema].[a.b]"},
+    ),
+    ("--database", {"required": True, "help": "the database that holds them"}),
+    ("--login", {"default": "loader", "help": "DOMAIN\\name is a Windows login (default: loader)"}),
+    ("--role", {"help": "a gating role for the capture instances (default: none)"}),
+    ("--target", {"choices": TARGETS, "default": "server", "help": "default: server"}),
+    (
+        "--suffix",
+        {
+            "default": "",
+            "help": "ends the capture instances' names; _v2 makes the second instance after a schema change",
+        },
+    ),
+)
+"""Names and argparse's options, here and for ``airflow mssql-cdc setup-sql``."""
+
+
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_mssql_cdc.setup_sql",
         description="Print the T-SQL that enables CDC on tables, makes a login and grants the least rights.",
     )
-    parser.add_argument(
-        "--tables", nargs="+", required=True, metavar="SCHEMA.TABLE", help="dbo.orders [my schema].[a.b]"
-    )
-    parser.add_argument("--database", required=True, help="the database that holds them")
-    parser.add_argument("--login", default="loader", help="DOMAIN\\name is a Windows login (default: loader)")
-    parser.add_argument("--role", help="a gating role for the capture instances (default: none)")
-    parser.add_argument("--target", choices=TARGETS, default="server", help="default: server")
-    parser.add_argument(
-        "--suffix",
-        default="",
-        help="ends the capture instances' names; _v2 makes the second instance after a schema change",
-    )
+    for name, options in ARGUMENTS:
+        parser.add_argument(name, **options)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the script; 2 when a name cannot be used."""
-    given = parse_arguments(arguments)
+    return print_script(parse_arguments(arguments))
+
+
+def print_script(given: argparse.Namespace) -> int:
+    """Print the script of parsed :data:`ARGUMENTS`; 2 when a name cannot be used."""
     try:
         setup = Setup(
             database=given.database,

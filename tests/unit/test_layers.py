@@ -41,6 +41,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "__init__": {"table", "task_groups", "operators"},
     "get_provider_info": {"__init__"},
     "setup_sql": {"tsql"},
+    "cli": {*VALUES, "planning", "source", "lake", "hooks", "jobs", "setup_sql"},
 }
 
 # layer → what it may take from outside the standard library
@@ -53,6 +54,7 @@ FOREIGN: dict[str, set[str]] = {
     "sensors": {"airflow"},
     "triggers": {"airflow"},
     "task_groups": {"airflow"},
+    "cli": {"airflow"},
     "embedded": {"numpy", "cryptography", "pytest"},
 }
 
