@@ -9,15 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.database import MssqlCdcDatabase
     from airflow_provider_mssql_cdc.operators._base import delta_asset
     from airflow_provider_mssql_cdc.table import MssqlCdcTable
     from airflow_provider_mssql_cdc.task_groups import mssql_cdc_bootstrap
 
 __version__ = "0.1.0"
-__all__ = ["MssqlCdcTable", "__version__", "delta_asset", "mssql_cdc_bootstrap"]
+__all__ = ["MssqlCdcDatabase", "MssqlCdcTable", "__version__", "delta_asset", "mssql_cdc_bootstrap"]
 
 _HOMES = {
     "delta_asset": "airflow_provider_mssql_cdc.operators._base",
+    "MssqlCdcDatabase": "airflow_provider_mssql_cdc.database",
     "MssqlCdcTable": "airflow_provider_mssql_cdc.table",
     "mssql_cdc_bootstrap": "airflow_provider_mssql_cdc.task_groups",
 }

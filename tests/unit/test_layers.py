@@ -17,7 +17,7 @@ PACKAGE = "airflow_provider_mssql_cdc"
 ROOT = Path(__file__).parents[2] / PACKAGE
 MAX_LINES = 400
 
-PURE = {"errors", "model", "table", "planning", "tsql"}
+PURE = {"errors", "model", "table", "database", "planning", "tsql"}
 VALUES = {"errors", "model", "table"}
 
 # layer → the layers it may know (itself is always allowed)
@@ -25,6 +25,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
     "table": {"errors", "model"},
+    "database": {"errors", "model", "table"},
     "tsql": VALUES,
     "planning": {*VALUES, "tsql"},
     "arrow_types": VALUES,
@@ -32,13 +33,13 @@ MAY_KNOW: dict[str, set[str]] = {
     "source": {*VALUES, "tsql", "planning", "arrow_types", "collected"},
     "lake": {*VALUES, "planning", "arrow_types"},
     "hooks": {*VALUES, "source"},
-    "jobs": {*VALUES, "source", "lake", "planning", "tsql", "arrow_types"},
-    "operators": {*VALUES, "planning", "jobs", "hooks", "source", "triggers"},
+    "jobs": {*VALUES, "database", "source", "lake", "planning", "tsql", "arrow_types"},
+    "operators": {*VALUES, "database", "planning", "jobs", "hooks", "source", "triggers"},
     "triggers": {*VALUES, "jobs", "hooks"},
     "sensors": {*VALUES, "jobs", "operators", "triggers"},
     "task_groups": {"errors", "table", "operators"},
     "embedded": {"collected"},
-    "__init__": {"table", "task_groups", "operators"},
+    "__init__": {"table", "database", "task_groups", "operators"},
     "get_provider_info": {"__init__"},
     "setup_sql": {"tsql"},
     "cli": {*VALUES, "planning", "source", "lake", "hooks", "jobs", "setup_sql"},
