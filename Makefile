@@ -16,7 +16,7 @@ GRAMMAR_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui clean
+	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui dist clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ load: $(VENV)/.made ## 50 tables in 1,000 mapped tasks under a running Airflow (
 
 ui: $(VENV)/.made ## the example DAGs in Airflow's own UI, on 127.0.0.1:8080 (ARGS='--port N')
 	$(RUN) -m demo.ui $(ARGS)
+
+dist: ## the wheel and the sdist, checked and tried as a user gets them
+	PYTHON="$(PYTHON)" .ci/distribution dist
 
 clean: ## environments, caches and what the demo left
 	rm -rf .venv .venv-oldest .venv-grammar .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
