@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -89,6 +91,70 @@ log = logging.getLogger(__name__)
 _WRITTEN = 1
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Rows for one facts table, and the table as it was when it was first asked for."""
+
+    table: DeltaTable | None
+    rows: dict[str, FactsRow] = field(default_factory=dict)
+
+
+class _Together:
+    """Rows of one task's jobs that have not been committed yet, by their table's location."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TableLocation, _Kept] = {}
+
+    def add(self, location: TableLocation, row: FactsRow, identifier: str) -> bool:
+        if not self.absent(location, [identifier]):
+            return False
+        self._of(location).rows[identifier] = replace(row, written_at=row.written_at or datetime.now(UTC))
+        return True
+
+    def absent(self, location: TableLocation, identifiers: Sequence[str]) -> list[str]:
+        kept = self._of(location)
+        return [one for one in _absent(kept.table, identifiers) if one not in kept.rows]
+
+    def commit(self) -> None:
+        for location, kept in self._kept.items():
+            if kept.rows:
+                _write(location, kept.rows)
+
+    def _of(self, location: TableLocation) -> _Kept:
+        if location not in self._kept:
+            self._kept[location] = _Kept(_open(location))
+        return self._kept[location]
+
+
+_together: ContextVar[_Together | None] = ContextVar("facts_of_one_task", default=None)
+
+
+@contextlib.contextmanager
+def facts_together() -> Iterator[None]:
+    """Commit the facts that are written inside in one commit per facts table, when the block ends.
+
+    For a task that does the jobs of many tables: each row in a commit of its own would be hundreds of
+    commits and files a run. When the task is killed its rows are missing; the next run of changes, the next
+    merge and the next ``complete`` write again what they find missing, as after any job that did not live
+    to write its row.
+    """
+    together = _Together()
+    token = _together.set(together)
+    try:
+        yield
+    except BaseException:
+        # The failure is what the task ends with; facts that cannot be written either must not hide it.
+        try:
+            together.commit()
+        except Exception:
+            log.warning("facts of a task that failed could not be written", exc_info=True)
+        raise
+    else:
+        together.commit()
+    finally:
+        _together.reset(token)
+
+
 def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> bool:
     """Append ``row`` unless a row of this identifier is there; False when it was.
 
@@ -98,33 +164,48 @@ def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> b
     :raises CommitConflict: other writers were first too often.
     :raises SchemaDrift: a Delta table of other columns is at this place.
     """
+    if (together := _together.get()) is not None:
+        return together.add(location, row, identifier)
+    return bool(_write(location, {identifier: row}))
 
-    def once() -> bool:
+
+def _write(location: TableLocation, rows: Mapping[str, FactsRow]) -> int:
+    """Append in one commit the rows that are not there; how many."""
+
+    def once() -> int:
         table = _open_or_create(location)
-        if table.transaction_version(identifier) is not None:
-            return False
+        absent = [name for name in rows if table.transaction_version(name) is None]
+        if not absent:
+            return 0
         write_deltalake(
             table,
-            _as_table(row),
+            pa.concat_tables([_as_table(rows[name]) for name in absent]),
             mode="append",
-            commit_properties=CommitProperties(app_transactions=[Transaction(identifier, _WRITTEN)]),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(name, _WRITTEN) for name in absent]
+            ),
         )
-        return True
+        return len(absent)
 
-    written = until_committed(once, what=f"facts row {row.event} into {location}")
-    log.debug("facts row %s %s in %s", identifier, "written" if written else "is there already", location)
+    written: int = until_committed(once, what=f"{len(rows)} facts row(s) into {location}")
+    log.debug("%d of %d facts row(s) written to %s", written, len(rows), location)
     return written
 
 
 def has_facts(location: TableLocation, identifier: str) -> bool:
     """Whether a row of this identifier has been written."""
-    table = _open(location)
-    return table is not None and table.transaction_version(identifier) is not None
+    return not absent_facts(location, [identifier])
 
 
 def absent_facts(location: TableLocation, identifiers: Sequence[str]) -> list[str]:
     """Those of these identifiers of which no row has been written."""
-    table = _open(location)
+    together = _together.get()
+    if together is not None:
+        return together.absent(location, identifiers)
+    return _absent(_open(location), identifiers)
+
+
+def _absent(table: DeltaTable | None, identifiers: Sequence[str]) -> list[str]:
     return [one for one in identifiers if table is None or table.transaction_version(one) is None]
 
 

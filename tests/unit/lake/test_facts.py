@@ -12,7 +12,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA, has_facts, write_facts
+from airflow_provider_mssql_cdc.lake.facts import (
+    FACTS_SCHEMA,
+    absent_facts,
+    facts_together,
+    has_facts,
+    write_facts,
+)
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from tests.unit.lake.tables import lsn, rows_of
@@ -130,3 +136,49 @@ def test_thirty_two_writers_append_to_one_table_that_none_has_made(tmp_path: Pat
     written = sorted(found["rows"] for found in rows_of(location, "rows"))
     assert written == [process for process in range(8) for _ in range(8)]
     assert DeltaTable(location.uri).version() == 64
+
+
+def test_the_facts_of_one_task_are_one_commit_and_each_row_is_there_once(tmp_path: Path) -> None:
+    location = TableLocation(str(tmp_path / "facts"))
+    write_facts(location, row(rows=0), identifier="a")
+    with facts_together():
+        assert not write_facts(location, row(rows=1), identifier="a")
+        assert write_facts(location, row(rows=2), identifier="b")
+        assert not write_facts(location, row(rows=3), identifier="b")
+        assert has_facts(location, "b")
+        assert absent_facts(location, ["a", "b", "c"]) == ["c"]
+        assert write_facts(location, row(rows=4), identifier="c")
+        assert [one["rows"] for one in rows_of(location)] == [0]
+    assert sorted(one["rows"] for one in rows_of(location)) == [0, 2, 4]
+    assert DeltaTable(location.uri).version() == 2
+    assert absent_facts(location, ["a", "b", "c", "d"]) == ["d"]
+
+
+def test_a_row_that_another_task_wrote_meanwhile_is_not_doubled(tmp_path: Path) -> None:
+    location = TableLocation(str(tmp_path / "facts"))
+    with facts_together():
+        write_facts(location, row(rows=1), identifier="a")
+        write_facts(location, row(rows=2), identifier="b")
+        with ThreadPoolExecutor(1) as other:  # a thread has a context of its own
+            assert other.submit(write_facts, location, row(rows=9), identifier="a").result()
+    assert sorted(one["rows"] for one in rows_of(location)) == [2, 9]
+
+
+def test_what_a_failed_task_has_done_is_told_all_the_same(tmp_path: Path) -> None:
+    location = TableLocation(str(tmp_path / "facts"))
+
+    def task() -> None:
+        with facts_together():
+            write_facts(location, row(rows=1), identifier="a")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        task()
+    assert [one["rows"] for one in rows_of(location)] == [1]
+
+
+def test_a_task_that_has_nothing_to_tell_makes_no_commit(tmp_path: Path) -> None:
+    location = TableLocation(str(tmp_path / "facts"))
+    with facts_together():
+        assert not has_facts(location, "a")
+    assert not DeltaTable.is_deltatable(location.uri)
