@@ -76,7 +76,7 @@ class MssqlCdcTable:
         name, value = described.name, getattr(self, described.name)
         if name in _TEMPLATED:
             good = isinstance(value, str) and bool(value.strip())
-            return None if good else f"{name} is a text that is not empty, got {value!r}"
+            return None if good else f"{name} must be a non-empty string, got {value!r}"
         if value is None:
             return None
         return _OPTIONAL_CHECKS[name](value)
@@ -113,9 +113,9 @@ class MssqlCdcTable:
 def _names_problem(name: str) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if isinstance(value, str) or not isinstance(value, (tuple, list)) or not value:
-            return f"{name} is a tuple of column names, got {value!r}"
+            return f"{name} must be a tuple of column names, got {value!r}"
         if not all(isinstance(column, str) and column for column in value):
-            return f"{name} holds something that is no column name: {value!r}"
+            return f"{name} must hold non-empty column names, got {value!r}"
         return f"{name} names a column twice: {value!r}" if len(set(value)) < len(value) else None
 
     return check
@@ -125,16 +125,16 @@ def _source_problem(value: Any) -> str | None:
     pair = isinstance(value, (tuple, list)) and len(value) == 2
     if pair and all(isinstance(part, str) and part for part in value):
         return None
-    return f'source is a pair ("schema", "table"), got {value!r}'
+    return f'source must be a pair ("schema", "table"), got {value!r}'
 
 
 def _storage_problem(value: Any) -> str | None:
     if not isinstance(value, Mapping):
-        return f"storage_options is a dict of texts, got {type(value).__name__}"
+        return f"storage_options must be a dict of strings, got {type(value).__name__}"
     wrong = sorted(
         str(key) for key, item in value.items() if not (isinstance(key, str) and isinstance(item, str))
     )
-    return f"storage_options holds values that are no text, under {wrong}" if wrong else None
+    return f"storage_options must hold strings, got other values under {wrong}" if wrong else None
 
 
 def _casts_problem(value: Any) -> str | None:
@@ -142,33 +142,36 @@ def _casts_problem(value: Any) -> str | None:
         isinstance(k, str) and isinstance(v, str) and k and v for k, v in value.items()
     ):
         return None
-    return f"casts is a dict {{column: SQL type}}, got {value!r}"
+    return f"casts must be a dict {{column: SQL type}}, got {value!r}"
 
 
 def _connection_problem(value: Any) -> str | None:
     good = isinstance(value, str) and bool(value.strip())
-    return None if good else f"delta_conn_id is the id of an Airflow connection, got {value!r}"
+    return None if good else f"delta_conn_id must be the id of an Airflow connection, got {value!r}"
 
 
 def _facts_url_problem(value: Any) -> str | None:
     if not isinstance(value, str) or not (_JINJA.match(value) or re.match(r"https?://[^/]", value)):
-        return "facts_url is an http or https URL"
+        return "facts_url must be an http or https URL"
     if re.match(r"https?://[^/?#]*@", value):
-        return "facts_url carries credentials, which everybody who sees the link could read"
+        return "facts_url must not hold credentials: every user of the UI sees the link"
     if _JINJA.search(value):
         return None
+    names = ", ".join(sorted(FACTS_URL_NAMES))
     try:
         unknown = {name for _, name, *_ in string.Formatter().parse(value) if name} - FACTS_URL_NAMES
         value.format_map(dict.fromkeys(FACTS_URL_NAMES, ""))
     except (ValueError, KeyError, IndexError) as exc:
-        return f"facts_url holds a brace that is none of its names: {exc}"
-    return f"facts_url holds unknown names: {', '.join(sorted(unknown))}" if unknown else None
+        return f"facts_url must be a format string with names of {names} in braces: {exc}"
+    return (
+        f"facts_url must hold only the names {names}, got {', '.join(sorted(unknown))}" if unknown else None
+    )
 
 
 def _isolation_problem(value: Any) -> str | None:
     if value == "snapshot" or (isinstance(value, str) and _JINJA.search(value)):
         return None
-    return f'isolation is None (READ COMMITTED) or "snapshot", got {value!r}'
+    return f'isolation must be None (READ COMMITTED) or "snapshot", got {value!r}'
 
 
 _OPTIONAL_CHECKS = cast(

@@ -43,8 +43,8 @@ def storage_options(conn_id: str) -> Options:
     options_of = _BY_TYPE.get(connection.conn_type or "")
     if options_of is None:
         raise ConfigurationError(
-            f"delta_conn_id {conn_id}: a connection of type {connection.conn_type!r} is no object store "
-            f"here; use one of {', '.join(sorted(_BY_TYPE))}, or storage_options"
+            f"delta_conn_id {conn_id} must be a connection of type {', '.join(sorted(_BY_TYPE))}, "
+            f"got {connection.conn_type!r}; or use storage_options"
         )
     return {name: value for name, value in options_of(connection).items() if value}
 

@@ -57,9 +57,9 @@ class CaptureTarget:
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.lsn, self.time, self.horizon)) != 1:
-            raise ConfigurationError("name exactly one of lsn, time and consistent_after to wait for")
+            raise ConfigurationError("exactly one of lsn, time and consistent_after must be given")
         if self.time is not None and self.time.tzinfo is None:
-            raise ConfigurationError(f"the time to wait for has a zone, got {self.time.isoformat()}")
+            raise ConfigurationError(f"time must have a zone, got {self.time.isoformat()}")
 
     @classmethod
     def of(cls, *, lsn: str | None, time: datetime | str | None, consistent_after: Any) -> CaptureTarget:
@@ -71,14 +71,14 @@ class CaptureTarget:
         try:
             moment = datetime.fromisoformat(time) if isinstance(time, str) else time
             if moment is not None and not isinstance(moment, datetime):
-                raise TypeError(f"time is a {type(moment).__name__}, not an instant")
+                raise TypeError(f"time must be a datetime or an ISO 8601 string, got {type(moment).__name__}")
             return cls(
                 lsn=None if lsn is None else Lsn.parse(lsn),
                 time=moment,
                 horizon=None if consistent_after is None else _horizon(consistent_after),
             )
         except (KeyError, TypeError, ValueError) as exc:
-            raise ConfigurationError(f"what to wait for cannot be read: {exc}") from exc
+            raise ConfigurationError(f"the target of the wait cannot be used: {exc}") from exc
 
     def to_json(self) -> dict[str, Any]:
         """JSON types."""
@@ -108,7 +108,7 @@ class CaptureTarget:
 def _horizon(given: Any) -> ReadHorizon:
     """``consistent_after`` has the second added already that a horizon's time lacks."""
     if not isinstance(given, Mapping):
-        raise TypeError(f"consistent_after is {type(given).__name__}, not a dict; pass complete.output")
+        raise TypeError(f"consistent_after must be a dict, got {type(given).__name__}: pass complete.output")
     after = given.get("consistent_after") or given
     passed = datetime.fromisoformat(after["commit_time"])
     return ReadHorizon(Lsn.parse(after["lsn"]), passed - timedelta(seconds=1))
@@ -123,7 +123,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.until <= self.after:
-            raise ValueError(f"a window of changes ends above its start, got ({self.after}, {self.until}]")
+            raise ValueError(f"a window must end above its start, got ({self.after}, {self.until}]")
 
     def __str__(self) -> str:
         return f"({self.after}, {self.until}]"

@@ -46,7 +46,7 @@ class PlanStart:
 
     def __post_init__(self) -> None:
         if self.chunk_rows < 1:
-            raise ValueError(f"chunk_rows is at least 1, got {self.chunk_rows}")
+            raise ValueError(f"chunk_rows must be >= 1, got {self.chunk_rows}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StoredPlan:
 
     def __post_init__(self) -> None:
         if self.chunks_per_wave is not None and self.chunks_per_wave < 1:
-            raise ValueError(f"a wave has at least one chunk, got {self.chunks_per_wave}")
+            raise ValueError(f"chunks_per_wave must be >= 1, got {self.chunks_per_wave}")
 
     @property
     def snapshot(self) -> Lsn:
@@ -137,7 +137,7 @@ class PlannedWave:
 
     def __post_init__(self) -> None:
         if not 0 <= self.wave < self.waves:
-            raise ValueError(f"wave {self.wave} of {self.waves} does not exist")
+            raise ValueError(f"wave must be in [0, {self.waves}), got {self.wave}")
 
     def to_xcom(self) -> dict[str, Any]:
         """A small dict of JSON types; absent keys are the defaults."""
@@ -157,12 +157,13 @@ class PlannedWave:
         """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
         if not isinstance(item, Mapping):
             raise ConfigurationError(
-                f"wave is {type(item).__name__}, not an item of a plan: "
+                f"wave must be an item of a plan, got {type(item).__name__}: "
                 "map the task over the plan's output, .expand(wave=plan.output)"
             )
         if "wave" not in item and "plan" in item:
             raise ConfigurationError(
-                'wave is a key range of a whole snapshot: give the plan mode="chunked", or map '
+                "wave must be an item of a chunked plan, got a key range of a whole snapshot: give the plan "
+                'mode="chunked", or map '
                 "MssqlCdcSnapshotOperator over it"
             )
         try:
@@ -179,7 +180,7 @@ class PlannedWave:
                 ),
             )
         except (KeyError, TypeError, ValueError) as exc:
-            raise ConfigurationError(f"wave is not an item of a plan ({exc}); clear the plan task") from exc
+            raise ConfigurationError(f"wave must be an item of a plan ({exc}); clear the plan task") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class WaveOutcome:
         """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
         if not isinstance(item, Mapping):
             raise ConfigurationError(
-                f"staged holds {type(item).__name__}, not the outcome of a wave: pass staged=chunk.output"
+                f"staged must hold what waves return, got {type(item).__name__}: pass staged=chunk.output"
             )
         try:
             return cls(
@@ -234,7 +235,7 @@ class WaveOutcome:
                 more=item.get("more") is True,
             )
         except (KeyError, TypeError, ValueError) as exc:
-            raise ConfigurationError(f"staged holds something that no wave returned ({exc})") from exc
+            raise ConfigurationError(f"staged must hold what waves return ({exc})") from exc
 
 
 LoadState = Literal["none", "planning", "loading", "loaded", "complete"]

@@ -83,9 +83,9 @@ class FactsRow:
 
     def __post_init__(self) -> None:
         if self.event not in EVENTS:
-            raise ValueError(f"no facts event is called {self.event!r}")
+            raise ValueError(f"event must be a known facts event, got {self.event!r}")
         if not self.target:
-            raise ValueError("a facts row names its bronze table")
+            raise ValueError("target must be the URI of a Delta table, got an empty string")
 
 
 def facts_identifier(target: str, event: Event, snapshot: Lsn, wave: int | None = None) -> str:

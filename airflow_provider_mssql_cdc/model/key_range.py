@@ -28,9 +28,9 @@ class KeyRange:
 
     def __post_init__(self) -> None:
         if self.closed and self.upper is None:
-            raise ValueError("a range without an upper bound cannot include it")
+            raise ValueError("closed must be False for a range without an upper bound")
         if self.lower is not None and self.upper is not None and len(self.lower) != len(self.upper):
-            raise ValueError("both bounds of a key range have one value per split column")
+            raise ValueError("both bounds of a key range must have one value per split column")
 
     @property
     def is_whole_table(self) -> bool:
@@ -60,7 +60,7 @@ def bound_from_json(values: object) -> Bound | None:
     if values is None:
         return None
     if not isinstance(values, (list, tuple)):
-        raise ValueError("a bound is a list of texts")
+        raise ValueError("a bound must be a list of strings and NULLs")
     return tuple(_from_json(value) for value in values)
 
 
@@ -75,4 +75,4 @@ def _from_json(value: object) -> str | None:
         return value
     if isinstance(value, dict) and value.keys() == {"utf8"} and isinstance(value["utf8"], str):
         return bytes.fromhex(value["utf8"]).decode("utf-8", "surrogatepass")
-    raise ValueError("a bound holds texts and NULLs")
+    raise ValueError("a bound must hold strings and NULLs")

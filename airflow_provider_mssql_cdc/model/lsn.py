@@ -22,13 +22,13 @@ class Lsn:
 
     def __post_init__(self) -> None:
         if not 0 < self.value <= _LARGEST:
-            raise ValueError(f"an LSN has 80 bits and is not zero, got {self.value:#x}")
+            raise ValueError(f"an LSN must be an integer of 1 to 80 bits, got {self.value:#x}")
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
         """Read ``0x`` and 20 hex digits; anything else, zero included, is a ValueError."""
         if not isinstance(text, str) or not _TEXT.match(text):
-            raise ValueError(f"an LSN is written as 0x and 20 hex digits, got {text!r}")
+            raise ValueError(f"an LSN must be 0x and 20 hex digits, got {text!r}")
         return cls(int(text, 16))
 
     @classmethod
@@ -42,7 +42,7 @@ class Lsn:
     def from_halves(cls, hi: int, lo: int) -> Lsn:
         """Join the two 40-bit numbers of :attr:`hi` and :attr:`lo`."""
         if not (0 <= hi <= _HALF_MASK and 0 <= lo <= _HALF_MASK):
-            raise ValueError(f"the halves of an LSN have 40 bits each, got {hi:#x} and {lo:#x}")
+            raise ValueError(f"the halves of an LSN must have 40 bits each, got {hi:#x} and {lo:#x}")
         return cls((hi << _HALF_BITS) | lo)
 
     @property

@@ -22,12 +22,12 @@ def canonical_uri(text: str) -> str:
     point to may differ between workers, as a relative path does, which is refused.
     """
     if text != text.strip() or not text:
-        raise ConfigurationError(f"a table's path has no blanks at its ends, got {text!r}")
+        raise ConfigurationError(f"must not be empty or begin or end with a blank, got {text!r}")
     if not _URI.match(text):
         if not text.startswith("/"):
             raise ConfigurationError(
-                f"must be an absolute path or a URI such as s3://bucket/path, got {text!r}: a relative path "
-                "is another folder in every worker"
+                f"must be an absolute path or a URI such as s3://bucket/path, got {text!r}; a relative path "
+                "names another folder on every worker"
             )
         return _canonical_path(text)
     parts = urlsplit(text)
@@ -36,17 +36,17 @@ def canonical_uri(text: str) -> str:
         return _canonical_path(unquote(parts.path))
     if scheme not in _OBJECT_STORES or not parts.netloc:
         raise ConfigurationError(
-            f"{scheme}://{parts.hostname or ''} is no place for a Delta table here: "
+            f"{scheme}://{parts.hostname or ''} cannot hold a Delta table of this package: "
             "use a path, s3://bucket/path, gs://, az:// or abfss://"
         )
     if parts.query or parts.fragment or parts.password is not None or (scheme == "s3" and parts.username):
         raise ConfigurationError(
-            f"the URI of a Delta table at {scheme}://{parts.hostname} carries credentials, a query or a "
-            "fragment; credentials belong in storage_options"
+            f"a URI at {scheme}://{parts.hostname} must not hold credentials, a query or a "
+            "fragment; pass credentials in storage_options"
         )
     segments = [segment for segment in parts.path.split("/") if segment not in ("", ".")]
     if ".." in segments:
-        raise ConfigurationError(f"'..' has no meaning in an object store: {text!r}")
+        raise ConfigurationError(f"must not hold '..', which object stores do not resolve, got {text!r}")
     return "/".join([f"{scheme}://{parts.netloc}", *segments])
 
 
@@ -54,7 +54,7 @@ def _canonical_path(text: str) -> str:
     """delta-rs decodes %41 to A in some of its steps only, and panics at brackets (tried, 1.6.6)."""
     path = "/" + os.path.abspath(text).lstrip("/")  # noqa: PTH100 - Path.absolute() keeps '..'
     if found := _UNUSABLE_IN_PATHS.search(path):
-        raise ConfigurationError(f"delta-rs cannot write to a path that holds {found[0]!r}: {path!r}")
+        raise ConfigurationError(f"must not hold {found[0]!r}, which delta-rs cannot write to, got {path!r}")
     return path
 
 
@@ -76,9 +76,11 @@ def place_problems(places: Mapping[str, str]) -> list[str]:
             problems.append(f"{name}: {exc}")
             continue
         if name == "bronze":
-            found["the plans beside bronze"] = plans_beside(text)
+            found["the plans table of bronze"] = plans_beside(text)
         for what, uri in found.items():
             if uri in taken:
-                problems.append(f"{taken[uri]} and {what} are one path, {uri}: each is a table of its own")
+                problems.append(
+                    f"{taken[uri]} and {what} are both {uri}; each Delta table must have its own path"
+                )
             taken.setdefault(uri, what)
     return problems

@@ -43,7 +43,7 @@ class PlanId:
     def parse(cls, text: str) -> PlanId:
         match = _PLAN_ID.match(text)
         if not match:
-            raise ValueError(f"not a plan id: {text!r}")
+            raise ValueError(f"a plan id must be <LSN>-<run>-<nonce>, got {text!r}")
         return cls(Lsn.parse(match[1]), match[2], match[3])
 
     @property
@@ -75,7 +75,7 @@ class PlannedRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
-            raise ValueError(f"range {self.index} of {self.count} does not exist")
+            raise ValueError(f"index must be in [0, {self.count}), got {self.index}")
 
     @property
     def snapshot(self) -> Lsn:
@@ -108,7 +108,7 @@ class PlannedRange:
         """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
         if not isinstance(item, Mapping):
             raise ConfigurationError(
-                f"key_range is {type(item).__name__}, not an item of a plan: "
+                f"key_range must be an item of a plan, got {type(item).__name__}: "
                 "map the task over the plan's output, .expand(key_range=plan.output)"
             )
         try:
@@ -124,7 +124,7 @@ class PlannedRange:
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(
-                f"key_range is not an item of a plan ({exc}); clear the plan task"
+                f"key_range must be an item of a plan ({exc}); clear the plan task"
             ) from exc
 
 
@@ -246,7 +246,7 @@ class StagedRange:
         """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
         if not isinstance(item, Mapping):
             raise ConfigurationError(
-                f"staged holds {type(item).__name__}, not the outcome of a read: pass staged=read.output"
+                f"staged must hold what reads return, got {type(item).__name__}: pass staged=read.output"
             )
         try:
             return cls(
@@ -261,4 +261,4 @@ class StagedRange:
                 source_object=int(item["object"]) if item.get("object") is not None else None,
             )
         except (KeyError, TypeError, ValueError) as exc:
-            raise ConfigurationError(f"staged holds something that no read returned ({exc})") from exc
+            raise ConfigurationError(f"staged must hold what reads return ({exc})") from exc

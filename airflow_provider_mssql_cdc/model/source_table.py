@@ -44,15 +44,18 @@ class SqlType:
     def __post_init__(self) -> None:
         known = CHAR_TYPES | BINARY_TYPES | INTEGER_TYPES | _SCALED_TYPES | _PLAIN_TYPES | {"decimal"}
         if self.name not in known:
-            raise ValueError(f"unknown SQL Server type {self.name!r}")
+            raise ValueError(f"name must be a SQL Server type, got {self.name!r}")
         if self.collation is not None and not _COLLATION_NAME.match(self.collation):
-            raise ValueError(f"not a collation name: {self.collation!r}")
+            raise ValueError(f"collation must be a collation name, got {self.collation!r}")
         if self.name == "decimal" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
-            raise ValueError(f"decimal({self.precision},{self.scale}) is no SQL Server type")
+            raise ValueError(
+                "decimal must have 1 <= precision <= 38 and 0 <= scale <= precision, got "
+                f"({self.precision},{self.scale})"
+            )
         if self.name in _SCALED_TYPES and not 0 <= self.scale <= 7:
-            raise ValueError(f"{self.name}({self.scale}) is no SQL Server type")
+            raise ValueError(f"{self.name} must have a scale in [0, 7], got {self.scale}")
         if self.name in CHAR_TYPES | BINARY_TYPES and not self._length_is_valid():
-            raise ValueError(f"{self.name} of {self.max_length} bytes is no SQL Server type")
+            raise ValueError(f"{self.name} must have a valid length in bytes, got {self.max_length}")
 
     @classmethod
     def from_catalog(

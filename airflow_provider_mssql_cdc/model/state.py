@@ -16,7 +16,7 @@ class Coverage:
 
     def __post_init__(self) -> None:
         if self.changes < self.base:
-            raise ValueError(f"coverage ends at {self.changes}, below its base {self.base}")
+            raise ValueError(f"coverage must end at or above its base {self.base}, got {self.changes}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def at_least(least: int) -> Callable[[Any], str | None]:
 
     def check(value: Any) -> str | None:
         good = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        return None if good else f"is a whole number of at least {least}, got {value!r}"
+        return None if good else f"must be an integer >= {least}, got {value!r}"
 
     return check
 
@@ -51,7 +51,7 @@ def or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
 def not_negative(value: Any) -> str | None:
     """A number, zero or more."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    return None if good else f"is a number of at least 0, got {value!r}"
+    return None if good else f"must be a number >= 0, got {value!r}"
 
 
 def one_of(*choices: str | None) -> Callable[[Any], str | None]:
@@ -60,7 +60,7 @@ def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if value in choices or (isinstance(value, str) and _JINJA.search(value)):
             return None
-        return f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+        return f"must be one of {', '.join(map(repr, choices))}, got {value!r}"
 
     return check
 
@@ -69,7 +69,7 @@ def word_of(*choices: str) -> Callable[[Any], str | None]:
     """One of a few words, known when the DAG is parsed."""
 
     def check(value: Any) -> str | None:
-        return None if value in choices else f"is one of {', '.join(map(repr, choices))}, got {value!r}"
+        return None if value in choices else f"must be one of {', '.join(map(repr, choices))}, got {value!r}"
 
     return check
 
@@ -97,19 +97,19 @@ def lsn(value: Any) -> str | None:
     try:
         Lsn.parse(as_lsn(value))
     except ValueError as exc:
-        return f"cannot be read: {exc}"
+        return f"must be an LSN, got {value!r}: {exc}"
     return None
 
 
 def flag(value: Any) -> str | None:
     """True or False."""
-    return None if isinstance(value, bool) else f"is True or False, got {value!r}"
+    return None if isinstance(value, bool) else f"must be True or False, got {value!r}"
 
 
 def text(value: Any) -> str | None:
     """A text that is not empty."""
     good = isinstance(value, str) and bool(value.strip())
-    return None if good else f"is a text that is not empty, got {value!r}"
+    return None if good else f"must be a non-empty string, got {value!r}"
 
 
 def flag_or_template(value: Any) -> str | None:
@@ -119,7 +119,7 @@ def flag_or_template(value: Any) -> str | None:
     try:
         as_flag(value, name="it")
     except ConfigurationError:
-        return f"is true or false, or a template of it, got {value!r}"
+        return f"must be true or false, or a template of it, got {value!r}"
     return None
 
 
@@ -134,7 +134,7 @@ def as_flag(value: Any, *, name: str) -> bool:
         return False
     if isinstance(value, str) and (text := value.strip().lower()) in _TRUE | _FALSE:
         return text in _TRUE
-    raise ConfigurationError(f"{name} is true or false, got {value!r}")
+    raise ConfigurationError(f"{name} must be true or false, got {value!r}")
 
 
 def delta_asset(uri: str) -> Asset:
@@ -315,7 +315,9 @@ class MssqlCdcOperator(BaseOperator):
 def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Mapping[str, Any]) -> list[str]:
     """One sentence for the table and for each argument that its check refuses."""
     table = given["table"]
-    wrong = [] if isinstance(table, MssqlCdcTable) else [f"table is an MssqlCdcTable, got {_kind(table)}"]
+    wrong = (
+        [] if isinstance(table, MssqlCdcTable) else [f"table must be an MssqlCdcTable, got {_kind(table)}"]
+    )
     return wrong + [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
 
 

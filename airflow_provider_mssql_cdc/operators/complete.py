@@ -55,7 +55,7 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
     def run_job(self, context: Context) -> dict[str, Any]:
         if isinstance(self.staged, (str, bytes, dict)) or not hasattr(self.staged, "__iter__"):
             raise ConfigurationError(
-                f"staged is a {type(self.staged).__name__}, not the outcomes of the reads: "
+                f"staged must be a list of what the reads return, got {type(self.staged).__name__}: "
                 "pass staged=read.output"
             )
         completed = self._completed(list(self.staged), context)

@@ -146,7 +146,7 @@ def unusable_in_mode(mode: str, chunked: Mapping[str, Any], whole: Mapping[str, 
         return []
     given, other = (chunked, CHUNKED) if mode == WHOLE else (whole, WHOLE)
     used = [name for name, value in given.items() if value is not None and value is not False]
-    return [f"{name} is for mode={other!r} alone" for name in used]
+    return [f"{name} must be left out unless mode is {other!r}" for name in used]
 
 
 def _max_map_length() -> int:

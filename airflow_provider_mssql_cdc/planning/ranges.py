@@ -33,7 +33,7 @@ class RangePlan:
 
     def __post_init__(self) -> None:
         if not self.ranges:
-            raise ValueError("a plan has at least one range")
+            raise ValueError("a plan must have at least one range")
 
     @classmethod
     def whole(cls, reason: str) -> RangePlan:
@@ -59,7 +59,7 @@ def largest_count(max_ranges: int, max_map_length: int | None = None) -> int:
     """
     limit = max_ranges if max_map_length is None else min(max_ranges, max_map_length)
     if limit < 1:
-        raise ValueError(f"a plan has at least one range, {limit} are allowed")
+        raise ValueError(f"limit must be >= 1, got {limit}")
     return limit
 
 
@@ -68,7 +68,7 @@ def range_count(
 ) -> int:
     """The number of ranges for a row estimate that may be missing, zero, negative or wrong; at least 1."""
     if rows_per_range < 1:
-        raise ValueError(f"rows_per_range is at least 1, got {rows_per_range}")
+        raise ValueError(f"rows_per_range must be >= 1, got {rows_per_range}")
     wanted = -(-max(rows or 0, 0) // rows_per_range)
     return max(1, min(wanted, largest_count(max_ranges, max_map_length)))
 
@@ -88,7 +88,7 @@ def cut_integers(lo: int, hi: int, count: int) -> list[Bound]:
     Fewer when there are not that many whole numbers; each is above ``lo`` and at most ``hi``.
     """
     if hi < lo or count < 1:
-        raise ValueError(f"cannot cut [{lo}, {hi}] into {count} parts")
+        raise ValueError(f"lo <= hi and count >= 1 must hold, got [{lo}, {hi}] and {count}")
     span = hi - lo + 1
     count = min(count, span)
     return [(str(lo + span * index // count),) for index in range(1, count)]

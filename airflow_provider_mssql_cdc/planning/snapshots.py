@@ -259,7 +259,7 @@ def chunks_per_wave(chunks: int, *, max_waves: int, asked: int | None = None) ->
     :data:`MOST_CHUNKS_PER_WAVE`: a larger plan takes several runs.
     """
     if chunks < 1 or max_waves < 1 or (asked is not None and asked < 1):
-        raise ValueError("chunks, max_waves and chunks_per_wave are at least 1")
+        raise ValueError("chunks, max_waves and chunks_per_wave must be >= 1")
     if asked is not None:
         return min(asked, chunks)
     return min(-(-chunks // max_waves), MOST_CHUNKS_PER_WAVE)

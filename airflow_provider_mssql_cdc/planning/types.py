@@ -38,22 +38,22 @@ def parse_type(text: str) -> SqlType:
     """
     match = _DECLARED.match(text)
     if not match:
-        raise ValueError(f"{text!r} is not written as a SQL type like varchar(100) or decimal(18, 4)")
+        raise ValueError(f"a type must be written like varchar(100) or decimal(18, 4), got {text!r}")
     name = _SYNONYMS.get(match[1].lower(), match[1].lower())
     length, scale = match[2], match[3]
     try:
         return _build(name, length.lower() if length else None, scale)
     except ValueError as exc:
-        raise ValueError(f"{text!r} is no type that a column can be cast to ({exc})") from exc
+        raise ValueError(f"a type must be one that a column can be cast to, got {text!r} ({exc})") from exc
 
 
 def _build(name: str, length: str | None, scale: str | None) -> SqlType:
     if scale is not None and name != "decimal":
-        raise ValueError(f"{name} takes no second number")
+        raise ValueError(f"{name} must not have a second number")
     if name in CHAR_TYPES | BINARY_TYPES:
         return SqlType(name, _bytes(name, length))
     if length == "max":
-        raise ValueError(f"{name} takes no (max)")
+        raise ValueError(f"{name} must not have (max)")
     if name == "decimal":
         return SqlType(name, precision=int(length or 18), scale=int(scale or 0))
     if name in _SCALED:
@@ -62,13 +62,13 @@ def _build(name: str, length: str | None, scale: str | None) -> SqlType:
         return SqlType("real" if length and int(length) <= _LONGEST_REAL else "float")
     if name in _WITHOUT_ARGUMENTS and length is None:
         return SqlType(name)
-    raise ValueError("numbers, dates, times, texts, binary types, uniqueidentifier and xml can be named")
+    raise ValueError("allowed are numbers, dates, times, char and binary types, uniqueidentifier and xml")
 
 
 def _bytes(name: str, length: str | None) -> int:
     """A missing length is an error here: CAST would take 30 and cut the rest without a word."""
     if length is None:
-        raise ValueError(f"{name} needs a length, for instance {name}(100)")
+        raise ValueError(f"{name} must have a length, for instance {name}(100)")
     if length == "max":
         return MAX_LENGTH
     return int(length) * (2 if name in {"nchar", "nvarchar"} else 1)

@@ -31,7 +31,7 @@ class DataInterval:
         for name in ("start", "end"):
             value: datetime = getattr(self, name)
             if value.tzinfo is None:
-                raise ValueError(f"a data interval has a zone, {name} has none")
+                raise ValueError(f"{name} must have a time zone")
             object.__setattr__(self, name, value.astimezone(UTC).replace(microsecond=0))
 
     @property

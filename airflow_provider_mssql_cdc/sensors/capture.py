@@ -66,7 +66,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
             return []
         if len(named) != 1:
             found = ", ".join(named) or "none"
-            return [f"name exactly one of lsn, time and consistent_after to wait for, got {found}"]
+            return [f"exactly one of lsn, time and consistent_after must be given, got {found}"]
         try:
             if not self._waits_for_nothing():
                 self._target()

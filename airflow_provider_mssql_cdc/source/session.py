@@ -96,7 +96,9 @@ class SourceSession:
 
     def __init__(self, settings: ConnectionSettings, *, isolation: str | None = None) -> None:
         if isolation not in (None, "snapshot"):
-            raise ConfigurationError(f'isolation is None (READ COMMITTED) or "snapshot", got {isolation!r}')
+            raise ConfigurationError(
+                f'isolation must be None (READ COMMITTED) or "snapshot", got {isolation!r}'
+            )
         self.settings, self.isolation = settings, isolation
         self.remembered: dict[str, object] = {}
         self._state = SessionState()

@@ -22,31 +22,31 @@ GOOD = {
 @pytest.mark.parametrize(
     ("argument", "value", "said"),
     [
-        ("mssql_conn_id", "", "mssql_conn_id is a text"),
-        ("capture_instance", None, "capture_instance is a text"),
-        ("bronze", 7, "bronze is a text"),
-        ("facts", "  ", "facts is a text"),
-        ("source", "dbo.orders", "source is a pair"),
-        ("source", ("dbo", "orders", "x"), "source is a pair"),
-        ("split_by", "id", "split_by is a tuple"),
-        ("split_by", (), "split_by is a tuple"),
+        ("mssql_conn_id", "", "mssql_conn_id must be a non-empty string"),
+        ("capture_instance", None, "capture_instance must be a non-empty string"),
+        ("bronze", 7, "bronze must be a non-empty string"),
+        ("facts", "  ", "facts must be a non-empty string"),
+        ("source", "dbo.orders", "source must be a pair"),
+        ("source", ("dbo", "orders", "x"), "source must be a pair"),
+        ("split_by", "id", "split_by must be a tuple"),
+        ("split_by", (), "split_by must be a tuple"),
         ("key", ("id", "id"), "key names a column twice"),
-        ("key", ("id", 3), "key holds something"),
-        ("casts", {"loc": ""}, "casts is a dict"),
-        ("casts", ["loc"], "casts is a dict"),
-        ("allow", "salary", "allow is a tuple"),
+        ("key", ("id", 3), "key must hold"),
+        ("casts", {"loc": ""}, "casts must be a dict"),
+        ("casts", ["loc"], "casts must be a dict"),
+        ("allow", "salary", "allow must be a tuple"),
         ("allow", ("salary", "salary"), "allow names a column twice"),
-        ("isolation", "nolock", 'isolation is None (READ COMMITTED) or "snapshot"'),
-        ("isolation", "serializable", "isolation is None"),
-        ("storage_options", {"AWS_REGION": 1}, "storage_options holds values that are no text"),
-        ("storage_options", "secret", "storage_options is a dict"),
-        ("bronze", "/lake/orders ", "bronze: a table's path has no blanks at its ends"),
+        ("isolation", "nolock", 'isolation must be None (READ COMMITTED) or "snapshot"'),
+        ("isolation", "serializable", "isolation must be None"),
+        ("storage_options", {"AWS_REGION": 1}, "storage_options must hold strings"),
+        ("storage_options", "secret", "storage_options must be a dict"),
+        ("bronze", "/lake/orders ", "bronze: must not be empty or begin or end with a blank"),
         ("bronze", "lake/orders", "bronze: must be an absolute path or a URI such as s3://bucket/path"),
         ("facts", "~/facts", "facts: must be an absolute path or a URI such as s3://bucket/path"),
-        ("facts", "hdfs://lake/facts", "facts: hdfs://lake is no place for a Delta table"),
-        ("bronze", "/lake/[orders]", "bronze: delta-rs cannot write to a path"),
-        ("facts", "file:///lake/bronze//orders/", "bronze and facts are one path, /lake/bronze/orders"),
-        ("facts", "/lake/bronze/orders_plans", "the plans beside bronze and facts are one path"),
+        ("facts", "hdfs://lake/facts", "facts: hdfs://lake cannot hold a Delta table"),
+        ("bronze", "/lake/[orders]", "bronze: must not hold '['"),
+        ("facts", "file:///lake/bronze//orders/", "bronze and facts are both /lake/bronze/orders"),
+        ("facts", "/lake/bronze/orders_plans", "the plans table of bronze and facts are both"),
     ],
 )
 def test_a_wrong_argument_is_named(argument: str, value: object, said: str) -> None:
@@ -65,7 +65,7 @@ def test_a_place_that_a_template_decides_is_judged_when_it_is_rendered() -> None
     table.rendered(lambda value: "/lake/facts" if value == table.facts else value)
     with pytest.raises(ConfigurationError, match="facts: must be an absolute path"):
         table.rendered(lambda value: "lake/facts" if value == table.facts else value)
-    with pytest.raises(ConfigurationError, match="one path"):
+    with pytest.raises(ConfigurationError, match="must have its own path"):
         table.rendered(lambda value: table.bronze if value == table.facts else value)
 
 

@@ -102,7 +102,7 @@ def test_a_connection_becomes_options(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"conn_type": "mssql", "host": "x"}, "is no object store here"),
+        ({"conn_type": "mssql", "host": "x"}, "must be a connection of type"),
         ({"conn_type": "aws", "extra": {"role_arn": "arn:x"}}, "apache-airflow-providers-amazon"),
     ],
 )

@@ -46,17 +46,17 @@ def test_a_relative_path_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "blanks"),
-        (" /lake", "blanks"),
-        ("memory:///x", "no place for a Delta table"),
-        ("s3:///orders", "no place for a Delta table"),
-        ("dbfs:/lake", "no place for a Delta table"),
-        ("https://host/lake", "no place for a Delta table"),
-        ("s3://bucket/../other", "no meaning"),
+        ("", "with a blank"),
+        (" /lake", "with a blank"),
+        ("memory:///x", "cannot hold a Delta table"),
+        ("s3:///orders", "cannot hold a Delta table"),
+        ("dbfs:/lake", "cannot hold a Delta table"),
+        ("https://host/lake", "cannot hold a Delta table"),
+        ("s3://bucket/../other", "object stores do not resolve"),
         ("s3://bucket/orders?versionId=1", "storage_options"),
-        ("/lake/a%20b", "cannot write to a path"),
-        ("/lake/[orders]", "cannot write to a path"),
-        ("/lake/dbo\\orders", "cannot write to a path"),
+        ("/lake/a%20b", "delta-rs cannot write to"),
+        ("/lake/[orders]", "delta-rs cannot write to"),
+        ("/lake/dbo\\orders", "delta-rs cannot write to"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused(text: str, said: str) -> None:

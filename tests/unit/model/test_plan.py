@@ -75,7 +75,7 @@ def test_an_item_without_bounds_is_small() -> None:
     "item", [None, "x", 7, {}, {"plan": "x"}, {**PlannedRange(PLAN, 0, 1).to_xcom(), "index": 1}]
 )
 def test_what_is_no_item_of_a_plan_is_refused_with_a_remedy(item: object) -> None:
-    with pytest.raises(ConfigurationError, match="key_range is"):
+    with pytest.raises(ConfigurationError, match="key_range must be"):
         PlannedRange.from_xcom(item)
 
 
@@ -84,7 +84,7 @@ def test_a_plan_id_is_new_each_time_and_reads_back() -> None:
     assert other != PLAN
     assert PlanId.parse(other.text) == other
     assert other.run == PLAN.run
-    with pytest.raises(ValueError, match="not a plan id"):
+    with pytest.raises(ValueError, match="a plan id must be"):
         PlanId.parse("0x25-run-1")
 
 
@@ -122,7 +122,7 @@ def test_an_outcome_comes_back_from_json_as_it_went() -> None:
     "item", [None, {}, {"plan": PLAN.text, "index": 0, "count": 1, "rows": 0, "files": [["a"]]}]
 )
 def test_what_no_read_returned_is_refused(item: object) -> None:
-    with pytest.raises(ConfigurationError, match="staged holds"):
+    with pytest.raises(ConfigurationError, match="staged must hold"):
         StagedRange.from_xcom(item)
 
 

@@ -67,12 +67,12 @@ def test_the_sensor_refuses_a_table_that_is_none() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "exactly one of lsn, time and consistent_after to wait for, got none"),
+        ({}, "exactly one of lsn, time and consistent_after must be given, got none"),
         ({"lsn": f"0x{7:020X}", "time": NOON}, "got lsn, time"),
         ({"lsn": "0x7"}, "20 hex digits"),
-        ({"time": "yesterday"}, "cannot be read"),
-        ({"time": NOON.date()}, "time is a date"),
-        ({"time": NOON.replace(tzinfo=None)}, "has a zone"),
+        ({"time": "yesterday"}, "cannot be used"),
+        ({"time": NOON.date()}, "time must be a datetime or an ISO 8601 string, got date"),
+        ({"time": NOON.replace(tzinfo=None)}, "must have a zone"),
         ({"consistent_after": {"lsn": f"0x{7:020X}"}}, "commit_time"),
     ],
 )

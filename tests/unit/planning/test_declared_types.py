@@ -59,5 +59,5 @@ def test_a_type_is_read_as_ddl_spells_it(text: str, declaration: str) -> None:
     ],
 )
 def test_anything_else_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="SQL type|can be cast to"):
+    with pytest.raises(ValueError, match="must be written like|can be cast to"):
         parse_type(text)

@@ -133,9 +133,9 @@ def test_a_cast_prints_all_digits_and_is_mapped_like_its_type(
     ("casts", "said"),
     [
         ({"nope": "int"}, "the table has no column [nope]"),
-        ({"id": "int; DROP TABLE t"}, "is not written as a SQL type"),
-        ({"id": "geography"}, "is no type that a column can be cast to"),
-        ({"id": "varchar"}, "varchar needs a length"),
+        ({"id": "int; DROP TABLE t"}, "must be written like varchar"),
+        ({"id": "geography"}, "must be one that a column can be cast to"),
+        ({"id": "varchar"}, "varchar must have a length"),
         ({"at": "varchar(19)"}, "column [at] (datetime2(7)) needs 27 characters as text"),
         ({"at": "nchar(26)"}, "needs 27 characters"),
         ({"at": "varchar(27)", "AT": "varchar(30)"}, "column [at] is named twice"),

@@ -188,7 +188,7 @@ def test_snapshot_that_the_database_does_not_allow_says_how_to_allow_it(driver: 
 
 
 def test_an_unknown_isolation_is_refused(server: EmbeddedSqlServer, driver: str) -> None:
-    with pytest.raises(ConfigurationError, match="isolation is None"):
+    with pytest.raises(ConfigurationError, match="isolation must be None"):
         SourceSession(settings_for(server, driver), isolation="nolock")
 
 
