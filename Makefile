@@ -16,7 +16,7 @@ GRAMMAR_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui dist clean
+	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui docs dist clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,9 +92,18 @@ load: $(VENV)/.made ## 50 tables in 1,000 mapped tasks under a running Airflow (
 ui: $(VENV)/.made ## the example DAGs in Airflow's own UI, on 127.0.0.1:8080 (ARGS='--port N')
 	$(RUN) -m demo.ui $(ARGS)
 
+docs: .venv-docs/.made ## the documentation as a site in docs/_build; every warning is an error
+	.venv-docs/bin/python -m sphinx -q -W --keep-going -E -b html docs docs/_build
+
+.venv-docs/.made: pyproject.toml
+	$(or $(PYTHON),python3) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check 'uv>=0.5'
+	.venv-docs/bin/uv pip install --quiet --python .venv-docs/bin/python --group docs --editable .
+	@touch $@
+
 dist: ## the wheel and the sdist, checked and tried as a user gets them
 	PYTHON="$(PYTHON)" .ci/distribution dist
 
 clean: ## environments, caches and what the demo left
-	rm -rf .venv .venv-oldest .venv-grammar .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist
+	rm -rf .venv .venv-docs .venv-oldest .venv-grammar .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

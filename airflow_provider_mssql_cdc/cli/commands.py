@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -135,7 +136,7 @@ def abandon(args: Namespace) -> int:
     table = MssqlCdcTable(
         mssql_conn_id="none",
         capture_instance="none",
-        bronze=args.bronze,
+        bronze=_path(args.bronze),
         facts=_UNUSED,
         storage_options=_storage(args),
     )
@@ -167,7 +168,12 @@ def _preflight(session: SourceSession, conn_id: str, name: str) -> dict[str, Any
 
 
 def _stored_facts(args: Namespace) -> StoredFacts:
-    return StoredFacts(TableLocation(args.facts, _storage(args)))
+    return StoredFacts(TableLocation(_path(args.facts), _storage(args)))
+
+
+def _path(given: str) -> str:
+    """On a command line a relative path has a meaning, unlike in a DAG that runs on many workers."""
+    return given if "://" in given else str(Path(given).absolute())
 
 
 def _storage(args: Namespace) -> Mapping[str, str] | None:
