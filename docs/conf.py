@@ -1,7 +1,7 @@
 """The documentation's site: `make docs`.
 
-Sphinx and not MkDocs: the docstrings are written in its fields, as Airflow's own are, and autodoc renders them
-without a plugin; a wrong reference is a warning, and every warning ends the build.
+Sphinx and not MkDocs: the docstrings are written in its fields, as Airflow's own are, and autodoc renders
+them without a plugin; a wrong reference is a warning, and every warning ends the build.
 """
 
 from __future__ import annotations
