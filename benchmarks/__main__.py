@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -16,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from airflow_provider_mssql_cdc.source.connect import driver_label
 from benchmarks import changes, complete, memory, planning, read, report, today
 from benchmarks.servers import Server, measured_server
 from benchmarks.tables import ROWS_AT_ONCE, make_numbers, make_orders
@@ -92,10 +92,10 @@ def _on_the_server(server: Server, parts: Sequence[str], *, rows: int, repeats: 
 
 def _conditions(server: Server, rows: int) -> str:
     cdc = "" if server.no_cdc is None else "; it has no CDC, so reads are staged without the jobs"
+    drivers = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("mssql-python", "pymssql"))
     return (
         f"{rows:,} rows of ten columns, {server.name} server{cdc}; {os.cpu_count()} processors, load "
-        f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, {driver_label('mssql-python')}, "
-        f"{driver_label('pymssql')}"
+        f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, {drivers}"
     )
 
 

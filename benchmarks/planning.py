@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.planning.keys import KeyChoice
-from airflow_provider_mssql_cdc.planning.ranges import MAX_IMBALANCE, RangePlan, drive, plan_ranges
+from airflow_provider_mssql_cdc.planning.ranges import RangePlan, drive, plan_ranges
 from airflow_provider_mssql_cdc.source.measure import count_rows
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.tsql.statement import Statement
@@ -22,6 +22,7 @@ from tests.contract.tables import Made, described
 from tests.contract.target import Target, parsed
 
 RANGES, ROWS_PER_RANGE = 64, 1000
+MAX_IMBALANCE = 1.5  # of the average, in the largest range
 _TABLE = "keyed"
 
 

@@ -96,10 +96,6 @@ class SqlType:
         return self.is_max or self.name in {"json", "geography", "geometry", "clr"}
 
     @property
-    def is_char(self) -> bool:
-        return self.name in CHAR_TYPES
-
-    @property
     def declaration(self) -> str:
         """The type as DDL and CAST spell it, without the collation: ``nvarchar(50)``."""
         if self.name == "decimal":

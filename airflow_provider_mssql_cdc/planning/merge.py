@@ -16,9 +16,6 @@ SNAPSHOT_ROW, DELETE, INSERT, BEFORE, AFTER = range(5)
 ADDS = (INSERT, AFTER)
 """Operations that put an image under a key; the others take one away."""
 
-OWN_COLUMNS = ("_start_lsn", "_commit_ts")
-"""What silver holds beside the captured columns: of the row that is the key's state."""
-
 
 class Presence(IntEnum):
     """Whether a key is there after a commit. It is there with the image that was added last."""

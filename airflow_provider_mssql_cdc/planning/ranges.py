@@ -14,9 +14,6 @@ from airflow_provider_mssql_cdc.tsql.catalog import space_used
 from airflow_provider_mssql_cdc.tsql.snapshot import first_key, key_ends, seek_key
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
-MAX_IMBALANCE = 1.5
-"""The largest range may hold this many times the average."""
-
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import logging
 import os
 import ssl
@@ -230,11 +229,6 @@ def _problem_with_mssql_python() -> str | None:
             "from the system's packages"
         )
     return None
-
-
-def driver_label(driver: DriverName) -> str:
-    """Name and version: ``mssql-python 1.16.0``."""
-    return f"{driver} {importlib.metadata.version(driver)}"
 
 
 _SETTING = "setting the session up"

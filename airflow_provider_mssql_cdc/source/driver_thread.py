@@ -90,10 +90,6 @@ class DriverSocket:
     def __init__(self, duplicate: socket.socket | None) -> None:
         self._socket = duplicate
 
-    @property
-    def is_known(self) -> bool:
-        return self._socket is not None
-
     def limit_silence(self, seconds: float) -> None:
         """Let the kernel end a wait for the server, for a driver that blocks in ``recv``.
 

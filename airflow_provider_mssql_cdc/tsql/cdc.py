@@ -184,19 +184,6 @@ def newest_mapping(zone: ServerZone = ServerZone()) -> Statement:
     )
 
 
-def mappings_between(after: Lsn, until: Lsn, *, limit: int, zone: ServerZone = ServerZone()) -> Statement:
-    """Entries of ``cdc.lsn_time_mapping`` in ``(after, until]``, newest first: lsn, utc_time."""
-    return Statement(
-        f"SELECT TOP ({int(limit)}) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
-        f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time\n"
-        "FROM cdc.lsn_time_mapping AS m\n"
-        "WHERE m.start_lsn > CONVERT(binary(10), %(after)s, 1)\n"
-        "  AND m.start_lsn <= CONVERT(binary(10), %(until)s, 1)\n"
-        "ORDER BY m.start_lsn DESC",
-        {"after": after.text, "until": until.text, **zone.parameters},
-    )
-
-
 def change_table(capture_instance: str) -> str:
     """``[cdc].[<instance>_CT]``."""
     return qualified("cdc", f"{capture_instance}_CT")

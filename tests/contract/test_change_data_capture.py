@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, is_retained, low, now
-from airflow_provider_mssql_cdc.tsql.cdc import change_rows
+from airflow_provider_mssql_cdc.tsql.cdc import ServerZone, change_rows, window_commits
 from tests.contract.target import Target
 
 CAPTURED_WITHIN_SECONDS = 60
@@ -83,12 +83,12 @@ def test_changes_come_after_the_position_in_their_order(
 
 def _captured(session: SourceSession, instance: CaptureInstance, *, after: Lsn, commits: int) -> Lsn:
     """Wait, as a real capture job needs some seconds."""
-    from airflow_provider_mssql_cdc.tsql.cdc import mappings_between
-
     deadline = time.monotonic() + CAPTURED_WITHIN_SECONDS
     while True:
         reached = now(session, instance)
-        if reached > after and len(session.rows(mappings_between(after, reached, limit=10))) >= commits:
-            return reached
+        if reached > after:
+            mapped = window_commits(Window(after, reached), limit=10, zone=ServerZone())
+            if len(session.rows(mapped)) >= commits:
+                return reached
         assert time.monotonic() < deadline, "capture does not come forward: does its job run?"
         time.sleep(0.5)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_mssql_cdc.model.key_range import Bound, bound_from_json, bound_to_json, ranges_between
-from airflow_provider_mssql_cdc.model.source_table import Column
+from airflow_provider_mssql_cdc.model.source_table import CHAR_TYPES, Column
 from airflow_provider_mssql_cdc.tsql.predicates import range_pieces
 from tests.support.seek_model import SqliteTable, folded
 from tests.support.tables import column
@@ -81,7 +81,7 @@ def test_every_row_is_in_exactly_one_piece_of_exactly_one_range(
 def _as_values(columns: Sequence[Column], bounds: Sequence[Bound]) -> list[list[Any]]:
     return [
         [
-            int(value) if value is not None and not described.sql_type.is_char else value
+            int(value) if value is not None and described.sql_type.name not in CHAR_TYPES else value
             for described, value in zip(columns, bound, strict=True)
         ]
         for bound in bounds

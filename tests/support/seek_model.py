@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlglot
 
-from airflow_provider_mssql_cdc.model.source_table import Column, SourceTable
+from airflow_provider_mssql_cdc.model.source_table import CHAR_TYPES, Column, SourceTable
 from airflow_provider_mssql_cdc.tsql.predicates import Predicate
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import CASELESS, ORDERS
@@ -102,4 +102,4 @@ def _quoted(name: str) -> str:
 
 
 def _storage(column: Column) -> str:
-    return f"TEXT COLLATE {CASELESS}" if column.sql_type.is_char else "INTEGER"
+    return f"TEXT COLLATE {CASELESS}" if column.sql_type.name in CHAR_TYPES else "INTEGER"

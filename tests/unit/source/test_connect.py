@@ -10,7 +10,6 @@ import pytest
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.source.connect import (
     choose_driver,
-    driver_label,
     odbc_connection_string,
     pymssql_arguments,
 )
@@ -118,8 +117,3 @@ def test_what_pymssql_has_not_is_refused_by_name(fields: dict[str, Any]) -> None
 def test_the_faster_driver_is_taken_where_it_is_installed() -> None:
     assert choose_driver(SETTINGS) == "mssql-python"
     assert choose_driver(changed(driver="pymssql")) == "pymssql"
-
-
-def test_a_driver_s_label_holds_its_version() -> None:
-    assert driver_label("pymssql").startswith("pymssql 2.")
-    assert driver_label("mssql-python").startswith("mssql-python 1.")

@@ -172,7 +172,6 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "cdc_commit_time_by_zone": lambda: cdc.commit_time(S, ZONE),
     "cdc_history": lambda: cdc.history("dbo_orders", [S, E], ZONE),
     "cdc_newest_mapping": cdc.newest_mapping,
-    "cdc_mappings_between": lambda: cdc.mappings_between(S, E, limit=1, zone=ZONE),
     "cdc_any_change": lambda: cdc.any_change("dbo_orders", after=S),
     "cdc_change_rows": lambda: cdc.change_rows(
         "dbo_orders", plan_columns(AWKWARD, {}).columns, after=S, until=E

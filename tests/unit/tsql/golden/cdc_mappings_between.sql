@@ -1,9 +1,0 @@
--- after = '0x00000025000005A80003'
--- until = '0x00000025000006100001'
--- zone = 'W. Europe Standard Time'
-SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,
-       CONVERT(varchar(23), CAST(m.tran_end_time AT TIME ZONE %(zone)s AT TIME ZONE 'UTC' AS datetime2(3)), 126) AS utc_time
-FROM cdc.lsn_time_mapping AS m
-WHERE m.start_lsn > CONVERT(binary(10), %(after)s, 1)
-  AND m.start_lsn <= CONVERT(binary(10), %(until)s, 1)
-ORDER BY m.start_lsn DESC
