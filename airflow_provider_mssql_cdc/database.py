@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.place import canonical_uri, place_problems, plans_beside
 from airflow_provider_mssql_cdc.model.table_options import TableOptions
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri, plans_uri, uri_problems
 from airflow_provider_mssql_cdc.model.tracked import (
     TableName,
     TablePattern,
@@ -49,7 +49,7 @@ class DatabaseTable:
     def places(self) -> list[str]:
         """The canonical places of its own Delta tables; the facts are everybody's."""
         own = [self.table.bronze, *([] if self.silver is None else [self.silver])]
-        return [*map(canonical_uri, own), plans_beside(self.table.bronze)]
+        return [*map(canonical_uri, own), plans_uri(self.table.bronze)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class MssqlCdcDatabase:
             **{key: options.pop(key) for key in _OF_THE_TABLE if key in options},
         )
         kept = None if silver is None else _filled(silver, name)
-        if problems := place_problems(table.known_places(silver=kept)):
+        if problems := uri_problems(table.known_uris(silver=kept)):
             raise ConfigurationError("; ".join(problems))
         return DatabaseTable(name.text, table, kept, TableOptions(**options))
 
@@ -268,7 +268,7 @@ class MssqlCdcDatabase:
             for name, place in places.items()
             if isinstance(place, str) and place.strip() and not _JINJA.search(place)
         }
-        return place_problems(known) or _nested(known)
+        return uri_problems(known) or _nested(known)
 
     def _option_problems(self) -> list[str]:
         tables: Any = self.tables

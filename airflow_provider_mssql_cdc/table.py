@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.place import place_problems
+from airflow_provider_mssql_cdc.model.table_uri import uri_problems
 
 Isolation = Literal["snapshot"]
 _TEMPLATED = ("mssql_conn_id", "capture_instance", "bronze", "facts")
@@ -62,7 +62,7 @@ class MssqlCdcTable:
 
     def __post_init__(self) -> None:
         problems = [problem for problem in map(self._problem_of, fields(self)) if problem]
-        problems += place_problems(self.known_places())
+        problems += uri_problems(self.known_uris())
         if problems:
             raise ConfigurationError("MssqlCdcTable: " + "; ".join(problems))
         for name in ("source", "split_by", "key", "allow"):
@@ -81,7 +81,7 @@ class MssqlCdcTable:
             return None
         return _OPTIONAL_CHECKS[name](value)
 
-    def known_places(self, **others: Any) -> dict[str, str]:
+    def known_uris(self, **others: Any) -> dict[str, str]:
         """Where its Delta tables are, and others beside them, as far as no template is left to say it."""
         given = {"bronze": self.bronze, "facts": self.facts, **others}
         return {

@@ -20,8 +20,8 @@ from airflow_provider_mssql_cdc.lake.stored_commits import counts_of_batch, newe
 from airflow_provider_mssql_cdc.model.chunks import StoredPlan
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.place import canonical_uri
 from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
 from airflow_provider_mssql_cdc.planning.snapshots import CompletePlan
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, retention_status
 from airflow_provider_mssql_cdc.table import MssqlCdcTable

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.place import canonical_uri, plans_beside
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri, plans_uri
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 _UNSAFE_RENAME = "allow_unsafe_rename"
@@ -51,7 +51,7 @@ class TableLocation:
     @classmethod
     def plans_of(cls, table: MssqlCdcTable) -> TableLocation:
         """Beside bronze, which many may read: bounds are values of the source."""
-        return cls(plans_beside(table.bronze), table.storage_options)
+        return cls(plans_uri(table.bronze), table.storage_options)
 
     @property
     def local_path(self) -> Path | None:

@@ -109,7 +109,7 @@ def path_part(name: str) -> str:
     """One folder's name for a schema or a table: no two names share one.
 
     Bytes of UTF-8 other than letters, digits, ``_``, ``-``, ``$`` and inner dots become ``=XX``. It is not
-    ``%XX``: delta-rs decodes those in some of its steps and not in others (model/place.py).
+    ``%XX``: delta-rs decodes those in some of its steps and not in others (model/table_uri.py).
     """
     return "".join(
         character if character in _PLAIN_IN_PATHS or (character == "." and index) else _escaped(character)

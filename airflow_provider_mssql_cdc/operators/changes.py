@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
-from airflow_provider_mssql_cdc.model.place import canonical_uri
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
 from airflow_provider_mssql_cdc.operators._base import (
     MssqlCdcOperator,
     announce,

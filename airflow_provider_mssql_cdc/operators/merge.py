@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.model.place import place_problems
+from airflow_provider_mssql_cdc.model.table_uri import uri_problems
 from airflow_provider_mssql_cdc.operators._base import (
     MssqlCdcOperator,
     announce,
@@ -83,7 +83,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         self._refuse_wrong_arguments()
 
     def _problems_together(self) -> list[str]:
-        return place_problems(self.table.known_places(silver=self.silver))
+        return uri_problems(self.table.known_uris(silver=self.silver))
 
     def run_job(self, context: Context) -> dict[str, Any]:
         from airflow_provider_mssql_cdc.jobs.change_source import Skipped

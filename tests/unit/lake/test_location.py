@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.place import canonical_uri
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
 
 
 @pytest.mark.parametrize(

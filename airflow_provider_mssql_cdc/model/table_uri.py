@@ -58,12 +58,12 @@ def _canonical_path(text: str) -> str:
     return path
 
 
-def plans_beside(bronze: str) -> str:
+def plans_uri(bronze: str) -> str:
     """Where the plans of a bronze table's chunked snapshots are kept."""
     return f"{canonical_uri(bronze)}_plans"
 
 
-def place_problems(places: Mapping[str, str]) -> list[str]:
+def uri_problems(places: Mapping[str, str]) -> list[str]:
     """What is wrong with the places of one source table's Delta tables: unusable, or one for two tables.
 
     :param places: path or URI by the name of the argument; ``bronze`` has its plans beside it.
@@ -76,7 +76,7 @@ def place_problems(places: Mapping[str, str]) -> list[str]:
             problems.append(f"{name}: {exc}")
             continue
         if name == "bronze":
-            found["the plans table of bronze"] = plans_beside(text)
+            found["the plans table of bronze"] = plans_uri(text)
         for what, uri in found.items():
             if uri in taken:
                 problems.append(
