@@ -17,8 +17,8 @@ from airflow_provider_mssql_cdc.jobs.merge_run import (
 from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.log import refuse_deletion_vectors, run_has_committed
-from airflow_provider_mssql_cdc.lake.schema import described
+from airflow_provider_mssql_cdc.lake.log import run_has_committed
+from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
 from airflow_provider_mssql_cdc.lake.silver.files import remove_orphans, staging_prefix
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
 from airflow_provider_mssql_cdc.lake.silver.table import (

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +20,10 @@ from deltalake.transaction import AddAction
 from airflow_provider_mssql_cdc.errors import IncompletePlan, SchemaDrift
 from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.delta_table import LakeTable
 from airflow_provider_mssql_cdc.lake.parquet import FILE_KEY
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
-from airflow_provider_mssql_cdc.lake.storage import UNREADABLE, TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.storage import UNREADABLE, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
@@ -176,19 +177,7 @@ def add_actions(
     return [outcome for outcome in checked if isinstance(outcome, AddAction)]
 
 
-class HoldsFiles(Protocol):
-    """Bronze or silver, as far as a commit of files needs it."""
-
-    @property
-    def location(self) -> TableLocation: ...
-
-    @property
-    def statistics_columns(self) -> tuple[str, ...]:
-        """Columns that files carry minimum and maximum for."""
-        ...
-
-
-def actions_just_staged(table: HoldsFiles, files: Sequence[StagedFile]) -> list[AddAction]:
+def actions_just_staged(table: LakeTable, files: Sequence[StagedFile]) -> list[AddAction]:
     """One add action per file that this very process has staged, each looked at once more.
 
     :raises IncompletePlan: a file is not there or not as it was written.

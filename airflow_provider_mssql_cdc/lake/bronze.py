@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.arrow_types import arrow_type
@@ -18,16 +18,17 @@ from airflow_provider_mssql_cdc.errors import (
     PermanentError,
     SchemaDrift,
     SourceObjectMissing,
+    StateDamaged,
 )
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
-from airflow_provider_mssql_cdc.lake.log import (
-    CREATE_ONCE,
-    down_to_ours,
-    refuse_restored,
-    refuse_rows_without_position,
-    refuse_unsafe_properties,
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.delta_table import (
+    LakeTable,
+    create_table,
+    open_table,
     until_committed,
 )
+from airflow_provider_mssql_cdc.lake.log import down_to_ours, refuse_restored
 from airflow_provider_mssql_cdc.lake.schema import (
     METADATA_NAMES,
     SOURCE_PROPERTY,
@@ -35,29 +36,23 @@ from airflow_provider_mssql_cdc.lake.schema import (
     described,
     identity_text,
     read_identity,
+    refuse_unsafe_properties,
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.thinned import Thinned, noticed, read_thinned
-from airflow_provider_mssql_cdc.lake.transactions import (
-    SOURCE_OBJECT,
-    InDoubt,
-    commit_files,
-    read_lsn,
-    read_state,
-    run_app_id,
-)
+from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
 from airflow_provider_mssql_cdc.planning.columns import ColumnDrift
 from airflow_provider_mssql_cdc.planning.coverage import refuse_other_object
 
 log = logging.getLogger(__name__)
 
 
-class Bronze:
+class Bronze(LakeTable):
     """One handle on a bronze table, checked when it is opened and when it is reloaded.
 
     What is decided on :attr:`state` is committed by :meth:`commit` with the same handle: a commit that
@@ -65,9 +60,8 @@ class Bronze:
     """
 
     def __init__(self, location: TableLocation, table: DeltaTable) -> None:
-        self.location, self.in_doubt = location, InDoubt()
         self._warned: int | None = None
-        self._take(table)
+        super().__init__(location, table)
 
     def _take(self, table: DeltaTable) -> None:
         identity = read_identity(table)
@@ -105,25 +99,10 @@ class Bronze:
         if self.thinned is not None:
             self.thinned.refuse(self.location, snapshot)
 
-    def reload(self) -> Bronze:
-        """Move this handle to the newest version, check it again, and return it."""
-        self._take(DeltaTable(self.location.uri, storage_options=self.location.options()))
-        return self
-
-    @property
-    def version(self) -> int:
-        return self.state.version
-
     @property
     def schema(self) -> pa.Schema:
         """Bronze's columns as Arrow types."""
         return pa.schema(self.table.schema())
-
-    @property
-    def statistics_columns(self) -> tuple[str, ...]:
-        """The columns that files in this table carry minimum and maximum for."""
-        named = self.table.metadata().configuration.get(lake_schema.STATISTICS_PROPERTY, "")
-        return tuple(name for name in named.split(",") if name)
 
     def check_identity(self, identity: SourceIdentity) -> None:
         """:raises ForeignTable: the table belongs to another source table."""
@@ -195,14 +174,11 @@ class Bronze:
             files are taken out: delta-rs does not notice that an OPTIMIZE has moved their rows elsewhere.
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
-        return commit_files(
-            self.location,
-            self.table,
+        return self.commit_files(
             files,
             event=event,
             transactions=[*transactions, *(self._noticed.transactions() if self._noticed else ())],
             user_metadata=user_metadata,
-            in_doubt=self.in_doubt,
             overtaken=overtaken,
         )
 
@@ -216,11 +192,8 @@ def open_bronze(location: TableLocation) -> Bronze | None:
     """
     if location.local_path is not None and location.local_path.is_file():
         raise ConfigurationError(f"{location} is a file, and a Delta table is a folder; name another path")
-    try:
-        table = DeltaTable(location.uri, storage_options=location.options())
-    except TableNotFoundError:
-        return None
-    return Bronze(location, table)
+    table = open_table(location)
+    return None if table is None else Bronze(location, table)
 
 
 def open_existing(location: TableLocation) -> Bronze:
@@ -273,25 +246,20 @@ def problems_with(
 
 def _create(location: TableLocation, identity: SourceIdentity, *, columns: Sequence[LakeColumn]) -> Bronze:
     try:
-        DeltaTable.create(
-            location.uri,
+        table = create_table(
+            location,
             lake_schema.bronze_schema(columns),
             name=f"{identity.schema}.{identity.table}",
             description=f"Snapshot rows and changes of {described(identity)}, one row each, by LSN",
-            configuration=lake_schema.bronze_properties(columns, identity),
-            storage_options=location.options(),
-            commit_properties=CREATE_ONCE,
-            raise_if_key_not_exists=False,
+            properties=lake_schema.bronze_properties(columns, identity),
         )
     except DeltaError as exc:
-        if (theirs := open_bronze(location)) is None:
-            if location.local_path is None:
-                raise
-            raise ConfigurationError(
-                f"no Delta table can be made at {location}: {exc}. Name a folder that workers can write to"
-            ) from exc
-        return theirs
-    return open_existing(location)
+        if location.local_path is None:
+            raise
+        raise ConfigurationError(
+            f"no Delta table can be made at {location}: {exc}. Name a folder that workers can write to"
+        ) from exc
+    return Bronze(location, table)
 
 
 def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
@@ -327,3 +295,20 @@ def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...
     if added:
         log.info("%s: added columns %s, NULL in the rows so far", bronze.location, ", ".join(added))
     return added
+
+
+def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
+    """Rows that no transaction speaks of: a copy of the files, or rows that another tool wrote.
+
+    :raises StateDamaged: with the remedy.
+    """
+    if state.coverage is None and _holds_rows(table):
+        raise StateDamaged(
+            f"{table.table_uri} at version {state.version} holds rows and no position: it was copied without "
+            "its log, or another tool wrote to it. Load into a new bronze path"
+        )
+
+
+def _holds_rows(table: DeltaTable) -> bool:
+    records = read_all(table.get_add_actions()).column("num_records")
+    return any(count is None or count > 0 for count in records.to_pylist())

@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches

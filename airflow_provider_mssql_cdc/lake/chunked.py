@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, reduce
 
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import add_actions
-from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
-from airflow_provider_mssql_cdc.lake.log import EVENT_KEY, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import query, until_committed
+from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import (
     ABANDONED,
@@ -284,12 +284,12 @@ def commit_wave(
 
 def stamps_of(bronze: Bronze, snapshot: Lsn, *, first_chunk: int, last_chunk: int) -> WaveStamps:
     """What the rows of some chunks were stamped with: for a facts row that is written again."""
-    query = (
-        'SELECT min("_start_lsn") AS low, max("_start_lsn") AS high, max("_commit_ts") AS t FROM bronze '
+    statement = (
+        'SELECT min("_start_lsn") AS low, max("_start_lsn") AS high, max("_commit_ts") AS t FROM stored '
         f'WHERE "_snapshot" = \'{snapshot.text}\' AND "_operation" = 0 '
         f'AND "_chunk" >= {int(first_chunk)} AND "_chunk" <= {int(last_chunk)}'
     )
-    (row,) = read_all(QueryBuilder().register("bronze", bronze.table).execute(query).read_all()).to_pylist()
+    (row,) = query(bronze.table, statement)
     time: datetime | None = row["t"]
     return WaveStamps(
         None if row["low"] is None else Lsn.parse(row["low"]),

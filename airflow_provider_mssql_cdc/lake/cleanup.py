@@ -7,7 +7,6 @@ import logging
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -16,8 +15,8 @@ from deltalake.exceptions import DeltaError
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
-from airflow_provider_mssql_cdc.lake.transactions import InDoubt
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -72,19 +71,7 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
     return removed
 
 
-class Staging(Protocol):
-    """Bronze or silver, as far as the removal of files that were staged for it needs it."""
-
-    @property
-    def location(self) -> TableLocation: ...
-
-    @property
-    def in_doubt(self) -> InDoubt:
-        """Files that this handle handed to a commit of which it is not known that it failed."""
-        ...
-
-
-def discard(table: Staging, files: Sequence[StagedFile]) -> int:
+def discard(table: LakeTable, files: Sequence[StagedFile]) -> int:
     """Remove files that this process staged and that no commit can name any more; how many.
 
     One that a commit may still name stays: the tidying after a later commit removes it, or VACUUM.
@@ -94,7 +81,7 @@ def discard(table: Staging, files: Sequence[StagedFile]) -> int:
 
 
 @contextlib.contextmanager
-def discarding_on_failure(table: Staging, files: Sequence[StagedFile]) -> Iterator[None]:
+def discarding_on_failure(table: LakeTable, files: Sequence[StagedFile]) -> Iterator[None]:
     """:func:`discard` when the block fails; a task that is ended by a signal leaves through here too."""
     try:
         yield
@@ -117,7 +104,7 @@ def missing_files(location: TableLocation, table: DeltaTable) -> list[str]:
 
 def _named_by_the_log(location: TableLocation) -> set[str]:
     """Files of the current version, and those that were taken out and that vacuum has yet to remove."""
-    table = DeltaTable(location.uri, storage_options=location.options())
+    table = load_table(location)
     current = read_all(table.get_add_actions()).column("path").to_pylist()
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}

@@ -16,7 +16,7 @@ from airflow_provider_mssql_cdc.lake.add_actions import add_actions
 from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves, latest_horizon
-from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import SnapshotEvent, stored_snapshot
 from airflow_provider_mssql_cdc.lake.transactions import (

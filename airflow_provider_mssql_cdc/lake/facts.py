@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake.arrays import one
-from airflow_provider_mssql_cdc.lake.log import CREATE_ONCE, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import create_table, open_table, until_committed, write_rows
 from airflow_provider_mssql_cdc.lake.schema import (
     STATISTICS_PROPERTY,
     TIMESTAMP_NTZ,
@@ -122,7 +121,7 @@ class _Together:
 
     def _of(self, location: TableLocation) -> _Kept:
         if location not in self._kept:
-            self._kept[location] = _Kept(_open(location))
+            self._kept[location] = _Kept(open_table(location))
         return self._kept[location]
 
 
@@ -177,13 +176,10 @@ def _write(location: TableLocation, rows: Mapping[str, FactsRow]) -> int:
         absent = [name for name in rows if table.transaction_version(name) is None]
         if not absent:
             return 0
-        write_deltalake(
+        write_rows(
             table,
             pa.concat_tables([_as_table(rows[name]) for name in absent]),
-            mode="append",
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(name, _WRITTEN) for name in absent]
-            ),
+            transactions=[Transaction(name, _WRITTEN) for name in absent],
         )
         return len(absent)
 
@@ -202,22 +198,15 @@ def absent_facts(location: TableLocation, identifiers: Sequence[str]) -> list[st
     together = _together.get()
     if together is not None:
         return together.absent(location, identifiers)
-    return _absent(_open(location), identifiers)
+    return _absent(open_table(location), identifiers)
 
 
 def _absent(table: DeltaTable | None, identifiers: Sequence[str]) -> list[str]:
     return [one for one in identifiers if table is None or table.transaction_version(one) is None]
 
 
-def _open(location: TableLocation) -> DeltaTable | None:
-    try:
-        return DeltaTable(location.uri, storage_options=location.options())
-    except TableNotFoundError:
-        return None
-
-
 def _open_or_create(location: TableLocation) -> DeltaTable:
-    table = _open(location) or _create(location)
+    table = open_table(location) or _create(location)
     stored = {field.name: field.type for field in pa.schema(table.schema())}
     odd = [f.name for f in FACTS_SCHEMA if f.name not in stored or not same_type(stored[f.name], f.type)]
     if odd:
@@ -229,20 +218,13 @@ def _open_or_create(location: TableLocation) -> DeltaTable:
 
 
 def _create(location: TableLocation) -> DeltaTable:
-    try:
-        return DeltaTable.create(
-            location.uri,
-            FACTS_SCHEMA,
-            name="mssql_cdc_facts",
-            description="What loading SQL Server tables under CDC did, one row per event; all times are UTC",
-            configuration=facts_properties(),
-            storage_options=location.options(),
-            commit_properties=CREATE_ONCE,
-        )
-    except DeltaError:
-        if (theirs := _open(location)) is None:
-            raise
-        return theirs
+    return create_table(
+        location,
+        FACTS_SCHEMA,
+        name="mssql_cdc_facts",
+        description="What loading SQL Server tables under CDC did, one row per event; all times are UTC",
+        properties=facts_properties(),
+    )
 
 
 def _as_table(row: FactsRow) -> pa.Table:

@@ -1,183 +1,22 @@
-"""The Delta log: commits that are retried, and what other writers did."""
+"""The Delta log: what other writers, and earlier tries, did to a table."""
 
 from __future__ import annotations
 
 import json
-import logging
-import random
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, IncompletePlan, StateDamaged
-from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.model.state import BronzeState
-
-log = logging.getLogger(__name__)
-
-MAX_TRIES = 40
-_LONGEST_PAUSE_SECONDS = 2.0
-
-CREATE_ONCE = CommitProperties(max_commit_retries=0)
-"""For the commit that creates a table: with its retries delta-rs lets two creators both succeed, the later
-one putting its metadata over the first one's in a version of its own (tried, 1.6.6)."""
-
-Outcome = TypeVar("Outcome")
-
-
-def until_committed(
-    try_once: Callable[[], Outcome],
-    *,
-    what: str,
-    reload: Callable[[], object] | None = None,
-    tries: int = MAX_TRIES,
-) -> Outcome:
-    """Call ``try_once`` until no other commit gets in its way.
-
-    ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
-    inside each try; they keep the decision, and give up when many write at once or when the decision
-    itself is overtaken. The pauses grow and are random, so that two do not collide again.
-
-    A commit of another that makes staged files needless may remove them before this one looks: when files
-    are missing it is decided once more on the newest version, and they are missed only if they are needed.
-
-    :param reload: called before each further try, to decide on the newest version.
-    :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
-    :raises IncompletePlan: staged files are missing, and nobody has made them needless.
-    """
-    missed = False
-    for number in range(1, tries + 1):
-        try:
-            return try_once()
-        except IncompletePlan as exc:
-            if missed or reload is None:
-                raise
-            log.debug("%s: %s; looking again", what, exc)
-            missed = True
-            reload()
-        except CommitFailedError as exc:
-            _refuse_what_no_try_changes(exc, what=what)
-            if number == tries:
-                raise CommitConflict(
-                    f"{what}: another commit was first, {tries} times in a row ({exc}). Nothing was "
-                    "written by this attempt; it can be tried again"
-                ) from exc
-            log.debug("%s: try %d lost to another commit: %s", what, number, exc)
-            time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**number)))
-            if reload is not None:
-                reload()
-    raise AssertionError("unreachable")  # the last try returns or raises
-
-
-_NO_CONFLICTS = ("table features", "append-only")
-"""delta-rs raises one class for conflicts and for tables that it cannot write (TransactionError, 1.6.6)."""
-
-
-def _refuse_what_no_try_changes(failure: CommitFailedError, *, what: str) -> None:
-    """:raises ConfigurationError: the table has a feature or a property that delta-rs cannot honour."""
-    if any(words in str(failure).lower() for words in _NO_CONFLICTS):
-        raise ConfigurationError(
-            f"{what}: the table cannot be written: {failure}. Take the feature off with ALTER TABLE … DROP "
-            "FEATURE, or the property with ALTER TABLE … UNSET TBLPROPERTIES; or name another path"
-        ) from failure
-
 
 COMMIT_KEY = "mssql_cdc.commit"
 """In the commit info of every commit that carries one of our transactions: a random text of its own."""
 
 EVENT_KEY = "mssql_cdc.event"
 """In the same place: what the commit was, as the facts call it."""
-
-_FORGETS_TRANSACTIONS = "delta.setTransactionRetentionDuration"
-_RENAMES_COLUMNS = "delta.columnMapping.mode"
-
-
-def refuse_unsafe_properties(table: DeltaTable) -> None:
-    """Properties under which the state would vanish or staged files would be misread.
-
-    :raises ConfigurationError: naming the property and how to take it back.
-    """
-    _refuse_features(table)
-    properties = table.metadata().configuration
-    if _FORGETS_TRANSACTIONS in properties:
-        raise ConfigurationError(
-            f"{table.table_uri} has {_FORGETS_TRANSACTIONS} set: Delta would drop the transactions that say "
-            f"what has been loaded. ALTER TABLE … UNSET TBLPROPERTIES ('{_FORGETS_TRANSACTIONS}')"
-        )
-    if properties.get(_RENAMES_COLUMNS, "none") != "none":
-        raise ConfigurationError(
-            f"{table.table_uri} has {_RENAMES_COLUMNS} on: files are staged under the columns' own names and "
-            "would be read as NULLs. Load into a bronze table without column mapping"
-        )
-
-
-_KNOWN_FEATURES = frozenset(
-    {
-        "timestampNtz",
-        "appendOnly",
-        "invariants",
-        "checkConstraints",
-        "generatedColumns",
-        "changeDataFeed",
-        "columnMapping",
-        "v2Checkpoint",
-        "deletionVectors",
-        "variantType",
-        "variantType-preview",
-    }
-)
-"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do.
-variantType is put there by delta-rs' own RESTORE, on tables without such a column."""
-
-_COLUMN_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
-
-
-def _refuse_features(table: DeltaTable) -> None:
-    """:raises ConfigurationError: a feature that is not known, or a rule that rows would have to meet."""
-    protocol = table.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if unknown := sorted(features - _KNOWN_FEATURES):
-        raise ConfigurationError(
-            f"{table.table_uri} has table feature(s) on that this package cannot write under: "
-            f"{', '.join(unknown)}. Take each off with ALTER TABLE … DROP FEATURE, or name another path"
-        )
-    rules = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")]
-    rules += [
-        f"{name} on column {field.name}"
-        for field in table.schema().fields
-        for name in field.metadata
-        if name.startswith(_COLUMN_RULES)
-    ]
-    if rules:
-        raise ConfigurationError(
-            f"{table.table_uri} has rules that rows are not checked against when files are added: "
-            f"{', '.join(sorted(rules))}. Take each off (ALTER TABLE … DROP CONSTRAINT), or name another path"
-        )
-
-
-def refuse_append_only(table: DeltaTable) -> None:
-    """:raises ConfigurationError: rows may not be replaced in this table."""
-    if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
-        raise ConfigurationError(
-            f"{table.table_uri} has delta.appendOnly on, and rows of it have to be replaced. ALTER TABLE … "
-            "UNSET TBLPROPERTIES ('delta.appendOnly')"
-        )
-
-
-def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
-    """Rows that no transaction speaks of: a copy of the files, or rows that another tool wrote.
-
-    :raises StateDamaged: with the remedy.
-    """
-    if state.coverage is None and _holds_rows(table):
-        raise StateDamaged(
-            f"{table.table_uri} at version {state.version} holds rows and no position: it was copied without "
-            "its log, or another tool wrote to it. Load into a new bronze path"
-        )
 
 
 def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dict[str, Any]]) -> None:
@@ -230,19 +69,6 @@ def restore_below_ours(commits: Sequence[dict[str, Any]]) -> RestoreBelow | None
     return None
 
 
-def refuse_deletion_vectors(table: DeltaTable) -> None:
-    """Under deletion vectors a file's rows are not all rows of the table, and files are read as they are.
-
-    :raises ConfigurationError: with the statement that takes the feature off.
-    """
-    if "deletionVectors" in (table.protocol().reader_features or ()):
-        raise ConfigurationError(
-            f"{table.table_uri} has deletion vectors on, under which a file's rows are not all rows of the "
-            "table: deleted ones would come back. Take the feature off with ALTER TABLE … DROP FEATURE "
-            "deletionVectors"
-        )
-
-
 _RUNS_COMMITS_SEARCHED = 200
 
 
@@ -282,8 +108,3 @@ def restore_target(restore: dict[str, Any]) -> int | None:
     """The version that a RESTORE went back to, None where its commit info does not say."""
     version = (restore.get("operationParameters") or {}).get("version")
     return int(version) if version is not None and str(version).isdigit() else None
-
-
-def _holds_rows(table: DeltaTable) -> bool:
-    records = read_all(table.get_add_actions()).column("num_records")
-    return any(count is None or count > 0 for count in records.to_pylist())

@@ -15,12 +15,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.log import CREATE_ONCE, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import (
+    create_table,
+    open_table,
+    query,
+    until_committed,
+    write_rows,
+)
 from airflow_provider_mssql_cdc.lake.schema import (
     STATISTICS_PROPERTY,
     TIMESTAMP_NTZ,
@@ -54,11 +58,13 @@ class PlanMoved(CommitConflict):
 
 def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
     """What is stored of S; None when nothing is."""
-    table = _open(location)
+    table = open_table(location)
     if table is None or table.transaction_version(_app_id(snapshot)) is None:
         return None
-    query = f"SELECT chunk, bound, detail FROM plans WHERE snapshot = '{snapshot.text}' ORDER BY chunk"
-    rows = read_all(QueryBuilder().register("plans", table).execute(query).read_all()).to_pylist()
+    rows = query(
+        table,
+        f"SELECT chunk, bound, detail FROM stored WHERE snapshot = '{snapshot.text}' ORDER BY chunk",
+    )
     if [row["chunk"] for row in rows] != list(range(len(rows))) or len(rows) != _count(table, snapshot):
         raise StateDamaged(
             f"{location}: the stored plan of snapshot {snapshot} has {len(rows)} rows that do not follow on "
@@ -125,18 +131,18 @@ def _store(
 ) -> None:
     """Write rows of S if it has ``expected`` rows and is not finished, by compare-and-set."""
     count = rows.num_rows if replacing else (expected or 0) + rows.num_rows
-    where = f"snapshot = '{snapshot.text}'"
 
     def once() -> None:
-        table = _open(location)
+        table = open_table(location)
         assert table is not None
         if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):
             raise PlanMoved(f"{location}: another run has stored more of the plan of snapshot {snapshot}")
-        stored = CommitProperties(app_transactions=[Transaction(_app_id(snapshot), count), *transactions])
-        if replacing:
-            write_deltalake(table, rows, mode="overwrite", predicate=where, commit_properties=stored)
-        else:
-            write_deltalake(table, rows, mode="append", commit_properties=stored)
+        write_rows(
+            table,
+            rows,
+            transactions=[Transaction(_app_id(snapshot), count), *transactions],
+            replacing=f"snapshot = '{snapshot.text}'" if replacing else None,
+        )
 
     until_committed(once, what=f"plan of snapshot {snapshot} into {location}")
 
@@ -205,15 +211,8 @@ def _count(table: DeltaTable, snapshot: Lsn) -> int | None:
     return count
 
 
-def _open(location: TableLocation) -> DeltaTable | None:
-    try:
-        return DeltaTable(location.uri, storage_options=location.options())
-    except TableNotFoundError:
-        return None
-
-
 def _open_or_create(location: TableLocation, identity: SourceIdentity) -> DeltaTable:
-    table = _open(location) or _create(location, identity)
+    table = open_table(location) or _create(location, identity)
     if (theirs := read_identity(table)) != identity:
         raise ForeignTable(
             f"{location} holds plans of {described(theirs)}, not of {described(identity)}: it was left there "
@@ -223,18 +222,10 @@ def _open_or_create(location: TableLocation, identity: SourceIdentity) -> DeltaT
 
 
 def _create(location: TableLocation, identity: SourceIdentity) -> DeltaTable:
-    try:
-        return DeltaTable.create(
-            location.uri,
-            PLANS_SCHEMA,
-            name=f"{identity.schema}.{identity.table} plans",
-            description=f"How chunked snapshots of {described(identity)} are cut; holds key values",
-            configuration={**identity_properties(identity), STATISTICS_PROPERTY: "snapshot,chunk"},
-            storage_options=location.options(),
-            commit_properties=CREATE_ONCE,
-            raise_if_key_not_exists=False,
-        )
-    except DeltaError:
-        if (theirs := _open(location)) is None:
-            raise
-        return theirs
+    return create_table(
+        location,
+        PLANS_SCHEMA,
+        name=f"{identity.schema}.{identity.table} plans",
+        description=f"How chunked snapshots of {described(identity)} are cut; holds key values",
+        properties={**identity_properties(identity), STATISTICS_PROPERTY: "snapshot,chunk"},
+    )

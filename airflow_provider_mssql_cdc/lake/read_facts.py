@@ -6,25 +6,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, cast
-
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
+from typing import Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.delta_table import open_table, query
 from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 _NEWEST = """
-SELECT facts.* FROM facts JOIN
-  (SELECT target, event, max(written_at) AS newest FROM facts GROUP BY target, event) AS last
+SELECT facts.* FROM stored AS facts JOIN
+  (SELECT target, event, max(written_at) AS newest FROM stored GROUP BY target, event) AS last
 ON facts.target = last.target AND facts.event = last.event AND facts.written_at = last.newest
 """
 _WAVES = """
-SELECT target, snapshot, count(*) AS waves FROM facts WHERE event = 'snapshot_wave' GROUP BY target, snapshot
+SELECT target, snapshot, count(*) AS waves FROM stored WHERE event = 'snapshot_wave' GROUP BY target, snapshot
 """
 _LSNS = frozenset({"snapshot", "min_lsn", "max_lsn", "end_lsn"})
 _JSON = frozenset({"consistent_after", "detail"})
@@ -39,13 +36,13 @@ class StoredFacts:
 
     def __init__(self, location: TableLocation) -> None:
         self.location = location
-        try:
-            self._table = DeltaTable(location.uri, storage_options=location.options())
-        except TableNotFoundError as exc:
+        table = open_table(location)
+        if table is None:
             raise ConfigurationError(
                 f"there is no Delta table at {location}: name the path that the tables have as facts="
-            ) from exc
-        stored = {field.name for field in self._table.schema().fields}
+            )
+        self._table = table
+        stored = {field.name for field in table.schema().fields}
         if missing := [name for name in FACTS_SCHEMA.names if name not in stored]:
             raise ConfigurationError(
                 f"{location} is not a facts table: columns {', '.join(missing)} are missing. Name the "
@@ -54,12 +51,14 @@ class StoredFacts:
 
     def newest(self) -> list[FactsRow]:
         """Of each target the newest row of each event."""
-        rows = {(row["target"], row["event"]): row for row in self._query(_NEWEST)}
+        rows = {(row["target"], row["event"]): row for row in query(self._table, _NEWEST)}
         return [_facts_row(row) for row in rows.values()]
 
     def waves_landed(self) -> dict[tuple[str, Lsn], int]:
         """How many waves of each snapshot have a facts row, by bronze table and S."""
-        return {(row["target"], Lsn.parse(row["snapshot"])): row["waves"] for row in self._query(_WAVES)}
+        return {
+            (row["target"], Lsn.parse(row["snapshot"])): row["waves"] for row in query(self._table, _WAVES)
+        }
 
     def recent(self, *, limit: int, event: str | None = None, source: str | None = None) -> list[FactsRow]:
         """The newest rows, newest first.
@@ -73,12 +72,8 @@ class StoredFacts:
         if source is not None:
             conditions.append(f"strpos(lower(source), lower({_literal(source)})) > 0")
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        found = self._query(f"SELECT * FROM facts {where}ORDER BY written_at DESC LIMIT {int(limit)}")
+        found = query(self._table, f"SELECT * FROM stored {where}ORDER BY written_at DESC LIMIT {int(limit)}")
         return [_facts_row(row) for row in found]
-
-    def _query(self, sql: str) -> list[dict[str, Any]]:
-        result = QueryBuilder().register("facts", self._table).execute(sql)
-        return cast("list[dict[str, Any]]", read_all(result).to_pylist())
 
 
 def _literal(text: str) -> str:

@@ -24,9 +24,9 @@ from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema, repair_transactions
 from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
-from airflow_provider_mssql_cdc.lake.log import refuse_append_only, refuse_deletion_vectors, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file, shaped
-from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, refuse_append_only, refuse_deletion_vectors
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.capture import Window

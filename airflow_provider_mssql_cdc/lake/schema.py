@@ -185,3 +185,92 @@ def read_identity(table: DeltaTable) -> SourceIdentity:
 def described(identity: SourceIdentity) -> str:
     """For messages: database, schema and table, and by which connection."""
     return f"{identity.database}.{identity.schema}.{identity.table} (connection {identity.conn_id})"
+
+
+_FORGETS_TRANSACTIONS = "delta.setTransactionRetentionDuration"
+_RENAMES_COLUMNS = "delta.columnMapping.mode"
+
+
+def refuse_unsafe_properties(table: DeltaTable) -> None:
+    """Properties under which the state would vanish or staged files would be misread.
+
+    :raises ConfigurationError: naming the property and how to take it back.
+    """
+    _refuse_features(table)
+    properties = table.metadata().configuration
+    if _FORGETS_TRANSACTIONS in properties:
+        raise ConfigurationError(
+            f"{table.table_uri} has {_FORGETS_TRANSACTIONS} set: Delta would drop the transactions that say "
+            f"what has been loaded. ALTER TABLE … UNSET TBLPROPERTIES ('{_FORGETS_TRANSACTIONS}')"
+        )
+    if properties.get(_RENAMES_COLUMNS, "none") != "none":
+        raise ConfigurationError(
+            f"{table.table_uri} has {_RENAMES_COLUMNS} on: files are staged under the columns' own names and "
+            "would be read as NULLs. Load into a bronze table without column mapping"
+        )
+
+
+_KNOWN_FEATURES = frozenset(
+    {
+        "timestampNtz",
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "generatedColumns",
+        "changeDataFeed",
+        "columnMapping",
+        "v2Checkpoint",
+        "deletionVectors",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do.
+variantType is put there by delta-rs' own RESTORE, on tables without such a column."""
+
+_COLUMN_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
+
+
+def _refuse_features(table: DeltaTable) -> None:
+    """:raises ConfigurationError: a feature that is not known, or a rule that rows would have to meet."""
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if unknown := sorted(features - _KNOWN_FEATURES):
+        raise ConfigurationError(
+            f"{table.table_uri} has table feature(s) on that this package cannot write under: "
+            f"{', '.join(unknown)}. Take each off with ALTER TABLE … DROP FEATURE, or name another path"
+        )
+    rules = [name for name in table.metadata().configuration if name.startswith("delta.constraints.")]
+    rules += [
+        f"{name} on column {field.name}"
+        for field in table.schema().fields
+        for name in field.metadata
+        if name.startswith(_COLUMN_RULES)
+    ]
+    if rules:
+        raise ConfigurationError(
+            f"{table.table_uri} has rules that rows are not checked against when files are added: "
+            f"{', '.join(sorted(rules))}. Take each off (ALTER TABLE … DROP CONSTRAINT), or name another path"
+        )
+
+
+def refuse_append_only(table: DeltaTable) -> None:
+    """:raises ConfigurationError: rows may not be replaced in this table."""
+    if table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise ConfigurationError(
+            f"{table.table_uri} has delta.appendOnly on, and rows of it have to be replaced. ALTER TABLE … "
+            "UNSET TBLPROPERTIES ('delta.appendOnly')"
+        )
+
+
+def refuse_deletion_vectors(table: DeltaTable) -> None:
+    """Under deletion vectors a file's rows are not all rows of the table, and files are read as they are.
+
+    :raises ConfigurationError: with the statement that takes the feature off.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise ConfigurationError(
+            f"{table.table_uri} has deletion vectors on, under which a file's rows are not all rows of the "
+            "table: deleted ones would come back. Take the feature off with ALTER TABLE … DROP FEATURE "
+            "deletionVectors"
+        )

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from deltalake import QueryBuilder
-
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.delta_table import query
 from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.lake.thinned import Thinned, commit_actions, first_removal, removes_rows
@@ -74,20 +73,14 @@ def _rows_by_statistics(bronze: Bronze, snapshot: Lsn) -> int | None:
 
 def _rows_counted(bronze: Bronze, snapshot: Lsn) -> int:
     where = f'"_snapshot" = \'{snapshot.text}\' AND "_operation" = 0'
-    return int(_query(bronze, f"SELECT count(*) AS n FROM bronze WHERE {where}")[0]["n"])
+    return int(query(bronze.table, f"SELECT count(*) AS n FROM stored WHERE {where}")[0]["n"])
 
 
 def _stamped_time(bronze: Bronze, snapshot: Lsn) -> datetime | None:
     where = f'"_start_lsn" = \'{snapshot.text}\' AND "_operation" = 0'
-    found = _query(bronze, f'SELECT "_commit_ts" AS t FROM bronze WHERE {where} LIMIT 1')
+    found = query(bronze.table, f'SELECT "_commit_ts" AS t FROM stored WHERE {where} LIMIT 1')
     time: datetime | None = found[0]["t"] if found else None
     return None if time is None else time.replace(tzinfo=UTC)
-
-
-def _query(bronze: Bronze, sql: str) -> list[dict[str, Any]]:
-    result = QueryBuilder().register("bronze", bronze.table).execute(sql)
-    rows: list[dict[str, Any]] = read_all(result).to_pylist()
-    return rows
 
 
 def _commit_of(bronze: Bronze, snapshot: Lsn) -> dict[str, Any] | None:
@@ -127,8 +120,8 @@ class StoredCommit:
 
 def recorded_commit_time(bronze: Bronze, lsn: Lsn) -> datetime | None:
     """The commit time (UTC) that some row of this LSN carries; None when there is no such row."""
-    rows = _answer(
-        bronze, f'SELECT "_commit_ts" AS t FROM bronze WHERE "_start_lsn" = \'{lsn.text}\' LIMIT 1'
+    rows = query(
+        bronze.table, f'SELECT "_commit_ts" AS t FROM stored WHERE "_start_lsn" = \'{lsn.text}\' LIMIT 1'
     )
     found: datetime | None = rows[0]["t"] if rows else None
     return None if found is None else found.replace(tzinfo=UTC)
@@ -152,7 +145,7 @@ def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
 def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:
     """The commit that carries this number; None where the log no longer reaches so far."""
     for commit in bronze.table.history(_CHANGE_COMMITS_SEARCHED):
-        said = _said(commit)
+        said = _described(commit)
         if commit.get(EVENT_KEY) in _CHANGE_EVENTS and said.get("batch") == batch:
             window = Window(Lsn.parse(said["after"]), Lsn.parse(said["until"]))
             return StoredCommit(commit[EVENT_KEY], window, said["capture_instance"], batch)
@@ -161,10 +154,10 @@ def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:
 
 def counts_of_batch(bronze: Bronze, batch: int) -> ChangeCounts:
     """What rows of this number there are; a later repair may have replaced some."""
-    counted = _answer(
-        bronze,
+    counted = query(
+        bronze.table,
         'SELECT "_operation" AS o, count(*) AS n, min("_start_lsn") AS low, max("_start_lsn") AS high '
-        f'FROM bronze WHERE "_batch_id" = {int(batch)} GROUP BY "_operation"',
+        f'FROM stored WHERE "_batch_id" = {int(batch)} GROUP BY "_operation"',
     )
     numbers = {row["o"]: row["n"] for row in counted}
     return ChangeCounts(
@@ -187,20 +180,6 @@ def change_metadata(window: Window, *, instance: str, batch: int, rows: int, run
         "rows": rows,
         "run_id": run_id,
     }
-
-
-def _said(commit: dict[str, Any]) -> dict[str, Any]:
-    try:
-        said = json.loads(commit.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _answer(bronze: Bronze, sql: str) -> list[dict[str, Any]]:
-    result = QueryBuilder().register("bronze", bronze.table).execute(sql)
-    rows: list[dict[str, Any]] = read_all(result.read_all()).to_pylist()
-    return rows
 
 
 _ABSENT = object()

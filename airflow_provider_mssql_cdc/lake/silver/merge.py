@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
-from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.silver.commits import DoubledKeys, find_doubled
 from airflow_provider_mssql_cdc.lake.silver.files import (
     SilverFile,

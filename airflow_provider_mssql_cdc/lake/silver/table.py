@@ -9,22 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.cleanup import missing_files
-from airflow_provider_mssql_cdc.lake.log import (
-    CREATE_ONCE,
-    down_to_ours,
-    refuse_append_only,
-    refuse_deletion_vectors,
-    refuse_unsafe_properties,
-    restore_below_ours,
+from airflow_provider_mssql_cdc.lake.delta_table import (
+    LakeTable,
+    create_table,
+    open_table,
     until_committed,
 )
+from airflow_provider_mssql_cdc.lake.log import down_to_ours, restore_below_ours
 from airflow_provider_mssql_cdc.lake.schema import (
     METADATA_NAMES,
     STATISTICS_PROPERTY,
@@ -34,10 +31,13 @@ from airflow_provider_mssql_cdc.lake.schema import (
     exact_statistics_columns,
     identity_properties,
     read_identity,
+    refuse_append_only,
+    refuse_deletion_vectors,
+    refuse_unsafe_properties,
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import InDoubt, commit_files, lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions, read_lsn
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import STATE_RULE, SilverPosition, SourceIdentity
 
@@ -106,16 +106,12 @@ MERGE_EVENT = "merge"
 _RULE_BITS = 8
 
 
-class Silver:
+class Silver(LakeTable):
     """One handle on a silver table, checked when it is opened and when it is reloaded.
 
     What is decided on :attr:`position` is committed by :meth:`commit` with the same handle, on that very
     version: whatever else was committed meanwhile makes it fail, and the caller decides again.
     """
-
-    def __init__(self, location: TableLocation, table: DeltaTable) -> None:
-        self.location, self.in_doubt = location, InDoubt()
-        self._take(table)
 
     def _take(self, table: DeltaTable) -> None:
         self.identity = read_identity(table)
@@ -135,11 +131,6 @@ class Silver:
         if restore is not None:
             self._restored = f"its version {restore.version} is a RESTORE that took rows back"
 
-    def reload(self) -> Silver:
-        """Move this handle to the newest version, check it again, and return it."""
-        self._take(DeltaTable(self.location.uri, storage_options=self.location.options()))
-        return self
-
     @property
     def damage(self) -> str | None:
         """Why silver's rows are not what its position says; looks for each file that the log names."""
@@ -154,18 +145,9 @@ class Silver:
         return f"{len(missing)} of its files are gone although its log names them, {missing[0]} among them"
 
     @property
-    def version(self) -> int:
-        return int(self.table.version())
-
-    @property
     def schema(self) -> pa.Schema:
         """Silver's columns as its files are written."""
         return plain_schema(pa.schema(self.table.schema()))
-
-    @property
-    def statistics_columns(self) -> tuple[str, ...]:
-        named = self.table.metadata().configuration.get(STATISTICS_PROPERTY, "")
-        return tuple(name for name in named.split(",") if name)
 
     def take_on_columns(self, bronze: Bronze) -> tuple[str, ...]:
         """Give silver the columns that bronze has and it has not, NULL in its rows so far; their names.
@@ -205,14 +187,11 @@ class Silver:
 
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
         """
-        return commit_files(
-            self.location,
-            self.table,
+        return self.commit_files(
             files,
             event=MERGE_EVENT,
             transactions=_position_transactions(position),
             user_metadata=user_metadata,
-            in_doubt=self.in_doubt,
             overtaken=False,
         )
 
@@ -222,33 +201,22 @@ def open_silver(location: TableLocation) -> Silver | None:
 
     :raises ForeignTable: a Delta table that is no silver table of this package.
     """
-    try:
-        return Silver(location, DeltaTable(location.uri, storage_options=location.options()))
-    except TableNotFoundError:
-        return None
+    table = open_table(location)
+    return None if table is None else Silver(location, table)
 
 
 def create_silver(location: TableLocation, bronze: Bronze, *, key: Sequence[str]) -> Silver:
     """An empty silver table for a bronze one; of two that create it at once both get the same."""
     identity = bronze.identity
     schema = silver_schema(bronze.schema, key)
-    try:
-        DeltaTable.create(
-            location.uri,
-            schema,
-            name=f"{identity.schema}.{identity.table}",
-            description=f"Current state of {described(identity)}, one row per {', '.join(key)}",
-            configuration=silver_properties(schema, key, identity=identity),
-            storage_options=location.options(),
-            commit_properties=CREATE_ONCE,
-            raise_if_key_not_exists=False,
-        )
-    except DeltaError:
-        if open_silver(location) is None:
-            raise
-    silver = open_silver(location)
-    assert silver is not None
-    return silver
+    table = create_table(
+        location,
+        schema,
+        name=f"{identity.schema}.{identity.table}",
+        description=f"Current state of {described(identity)}, one row per {', '.join(key)}",
+        properties=silver_properties(schema, key, identity=identity),
+    )
+    return Silver(location, table)
 
 
 def refuse_foreign(silver: Silver, bronze: Bronze) -> None:

@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "repairs: committed on the very version they were worked out on",
-        "commit_files",
+        "LakeTable.commit_files",
         "None if overtaken else 0",
         "None",
         f"{CHANGES}::test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing",

@@ -14,9 +14,9 @@ WAVES = "tests/unit/lake/test_waves.py"
 MUTANTS = (
     Mutant(
         "state: the commit is made with the handle that was decided on",
-        "commit_files",
-        "table.create_write_transaction",
-        "DeltaTable(location.uri).create_write_transaction",
+        "LakeTable.commit_files",
+        "self.table.create_write_transaction",
+        "DeltaTable(self.location.uri).create_write_transaction",
         RACES,
     ),
     Mutant(

@@ -47,7 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "unknown outcomes: a commit that seems to have lost looks for itself in the log",
-        "commit_files",
+        "LakeTable.commit_files",
         "landed is None",
         "True",
         f"{S3}::test_a_merge_whose_answer_is_lost_keeps_its_files",

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.lake.bronze import open_bronze
-from airflow_provider_mssql_cdc.lake.log import until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.silver.table import open_silver
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from tests.support.silver_world import World, snapshot_row

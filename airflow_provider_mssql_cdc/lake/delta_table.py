@@ -1,0 +1,265 @@
+"""The one place where Delta tables are opened, created, queried, reloaded and committed to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, IncompletePlan
+from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, EVENT_KEY
+from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
+
+log = logging.getLogger(__name__)
+
+
+def load_table(location: TableLocation) -> DeltaTable:
+    """The table at its newest version.
+
+    :raises deltalake.exceptions.TableNotFoundError: there is none.
+    """
+    return DeltaTable(location.uri, storage_options=location.options())
+
+
+def open_table(location: TableLocation) -> DeltaTable | None:
+    """The table at its newest version, None when there is none."""
+    try:
+        return load_table(location)
+    except TableNotFoundError:
+        return None
+
+
+def create_table(
+    location: TableLocation, schema: pa.Schema, *, name: str, description: str, properties: Mapping[str, str]
+) -> DeltaTable:
+    """An empty table; of two that create it at once both get the first one's.
+
+    :raises deltalake.exceptions.DeltaError: no table can be created there.
+    """
+    try:
+        return DeltaTable.create(
+            location.uri,
+            schema,
+            name=name,
+            description=description,
+            configuration=properties,
+            storage_options=location.options(),
+            # With retries delta-rs lets two creators both succeed: the later one's metadata replaces the
+            # first one's in a version of its own (tried, 1.6.6).
+            commit_properties=CommitProperties(max_commit_retries=0),
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError:
+        if (theirs := open_table(location)) is None:
+            raise
+        return theirs
+
+
+def query(table: DeltaTable, statement: str) -> list[dict[str, Any]]:
+    """The rows that a SELECT gives; the statement calls the table ``stored``."""
+    result = QueryBuilder().register("stored", table).execute(statement)
+    rows: list[dict[str, Any]] = read_all(result).to_pylist()
+    return rows
+
+
+def write_rows(
+    table: DeltaTable, rows: pa.Table, *, transactions: Sequence[Transaction], replacing: str | None = None
+) -> None:
+    """Append rows in one commit on the handle's version, for tables that delta-rs itself writes.
+
+    :param replacing: an SQL predicate; rows that meet it are taken out in the same commit.
+    :raises deltalake.exceptions.CommitFailedError: a conflicting commit was first; nothing was written.
+    """
+    stored = CommitProperties(app_transactions=distinct(transactions))
+    if replacing is None:
+        write_deltalake(table, rows, mode="append", commit_properties=stored)
+    else:
+        write_deltalake(table, rows, mode="overwrite", predicate=replacing, commit_properties=stored)
+
+
+def distinct(transactions: Sequence[Transaction]) -> list[Transaction]:
+    """The same list, checked: delta-rs silently accepts one app id twice, or a negative version."""
+    app_ids = [transaction.app_id for transaction in transactions]
+    if len(set(app_ids)) < len(app_ids) or any(transaction.version < 0 for transaction in transactions):
+        raise ValueError(f"an app id twice, or a negative version, in {app_ids}")
+    return list(transactions)
+
+
+class InDoubt:
+    """Files that were handed to a commit of which it is not known that it failed. They are never removed."""
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._paths
+
+    def hand_over(self, paths: Iterable[str]) -> None:
+        """Call before the commit is sent: it may land although no answer comes."""
+        self._paths.update(paths)
+
+    def take_back(self, paths: Iterable[str]) -> None:
+        """Call when another commit holds the version: this one cannot land any more."""
+        self._paths.difference_update(paths)
+
+
+class LakeTable(ABC):
+    """A handle on one version of a Delta table whose files this package writes.
+
+    What is decided on that version is committed with the same handle: a commit that another one has
+    overtaken fails, and the caller reloads and decides again.
+    """
+
+    table: DeltaTable
+
+    def __init__(self, location: TableLocation, table: DeltaTable) -> None:
+        self.location, self.in_doubt = location, InDoubt()
+        self._take(table)
+
+    @abstractmethod
+    def _take(self, table: DeltaTable) -> None:
+        """Check a version and set :attr:`table` to it; after an error the handle is where it was."""
+
+    def reload(self) -> Self:
+        """Move this handle to the newest version, check it again, and return it."""
+        self._take(load_table(self.location))
+        return self
+
+    @property
+    def version(self) -> int:
+        return int(self.table.version())
+
+    @property
+    def statistics_columns(self) -> tuple[str, ...]:
+        """The columns that files in this table carry minimum and maximum for."""
+        named = self.table.metadata().configuration.get(STATISTICS_PROPERTY, "")
+        return tuple(name for name in named.split(",") if name)
+
+    def commit_files(
+        self,
+        files: Sequence[AddAction | RemoveAction],
+        *,
+        event: str,
+        transactions: Sequence[Transaction],
+        user_metadata: Mapping[str, Any],
+        overtaken: bool,
+    ) -> int:
+        """One commit on this handle's version; returns the version it became. Reload before the next.
+
+        :param event: what the commit is, as the facts call it.
+        :param overtaken: whether commits of others that do not conflict may have come first.
+        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        """
+        token, before = secrets.token_hex(8), self.version
+        properties = CommitProperties(
+            custom_metadata={
+                "userMetadata": json.dumps(user_metadata),
+                COMMIT_KEY: token,
+                EVENT_KEY: event,
+            },
+            app_transactions=distinct(transactions),
+            max_commit_retries=None if overtaken else 0,
+        )
+        added = [file.path for file in files if isinstance(file, AddAction)]
+        self.in_doubt.hand_over(added)
+        try:
+            self.table.create_write_transaction(
+                list(files), mode="append", schema=self.table.schema(), commit_properties=properties
+            )
+        except CommitFailedError:
+            landed = self._landed(token, above=before)
+            if landed is None:
+                self.in_doubt.take_back(added)
+                raise
+            return landed
+        if not overtaken:
+            return before + 1
+        found = self._landed(token, above=before)
+        if found is not None:
+            return found
+        # The log below was cleaned in the meantime; the newest version holds the commit.
+        return int(load_table(self.location).version())
+
+    def _landed(self, token: str, *, above: int) -> int | None:
+        """The version that the commit with this token became, None when no version since has it."""
+        newest = load_table(self.location)
+        since = newest.version() - above
+        for info in newest.history(since) if since > 0 else ():
+            if info.get(COMMIT_KEY) == token:
+                return int(info["version"])
+        return None
+
+
+MAX_TRIES = 40
+_LONGEST_PAUSE_SECONDS = 2.0
+
+Outcome = TypeVar("Outcome")
+
+
+def until_committed(
+    try_once: Callable[[], Outcome],
+    *,
+    what: str,
+    reload: Callable[[], object] | None = None,
+    tries: int = MAX_TRIES,
+) -> Outcome:
+    """Call ``try_once`` until no other commit gets in its way.
+
+    ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
+    inside each try; they keep the decision, and give up when many write at once or when the decision
+    itself is overtaken. The pauses grow and are random, so that two do not collide again.
+
+    A commit of another that makes staged files needless may remove them before this one looks: when files
+    are missing it is decided once more on the newest version, and they are missed only if they are needed.
+
+    :param reload: called before each further try, to decide on the newest version.
+    :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
+    :raises IncompletePlan: staged files are missing, and nobody has made them needless.
+    """
+    missed = False
+    for number in range(1, tries + 1):
+        try:
+            return try_once()
+        except IncompletePlan as exc:
+            if missed or reload is None:
+                raise
+            log.debug("%s: %s; looking again", what, exc)
+            missed = True
+            reload()
+        except CommitFailedError as exc:
+            _refuse_what_no_try_changes(exc, what=what)
+            if number == tries:
+                raise CommitConflict(
+                    f"{what}: another commit was first, {tries} times in a row ({exc}). Nothing was "
+                    "written by this attempt; it can be tried again"
+                ) from exc
+            log.debug("%s: try %d lost to another commit: %s", what, number, exc)
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.02 * 2**number)))
+            if reload is not None:
+                reload()
+    raise AssertionError("unreachable")  # the last try returns or raises
+
+
+_NO_CONFLICTS = ("table features", "append-only")
+"""delta-rs raises one class for conflicts and for tables that it cannot write (TransactionError, 1.6.6)."""
+
+
+def _refuse_what_no_try_changes(failure: CommitFailedError, *, what: str) -> None:
+    """:raises ConfigurationError: the table has a feature or a property that delta-rs cannot honour."""
+    if any(words in str(failure).lower() for words in _NO_CONFLICTS):
+        raise ConfigurationError(
+            f"{what}: the table cannot be written: {failure}. Take the feature off with ALTER TABLE … DROP "
+            "FEATURE, or the property with ALTER TABLE … UNSET TBLPROPERTIES; or name another path"
+        ) from failure
