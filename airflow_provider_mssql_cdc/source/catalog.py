@@ -24,12 +24,17 @@ from airflow_provider_mssql_cdc.model.source_table import (
     UniqueIndex,
 )
 from airflow_provider_mssql_cdc.planning.preflight import preflight
+from airflow_provider_mssql_cdc.source.gathered import (
+    ASKING,
+    Gathered,
+    SourceName,
+    TableAnswers,
+    gathered,
+)
 from airflow_provider_mssql_cdc.source.instances import choose_instance, instance_of, visible_instances
 from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
-from airflow_provider_mssql_cdc.source.watermarks import newest_capture
 from airflow_provider_mssql_cdc.tsql import catalog, cdc
 
-_ASKING = "reading the catalog"
 Row = dict[str, Any]
 
 
@@ -68,20 +73,19 @@ def describe(
     :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
     :raises SourceObjectMissing: there is no such instance, or its table is gone.
     """
-    likely = next(_pairs(capture_instance, source), None)
-    asked = session.answers([catalog.database_facts(), cdc.instances(likely)], doing=_ASKING)
-    database, listed = asked[0].row, asked[1]
+    name = SourceName(capture_instance, source)
+    told = gathered(session, name)
+    database = told.database.row
     instance: CaptureInstance | None = None
     others: tuple[str, ...] = ()
     if database["is_cdc_enabled"]:
-        found = _listed(session, listed, capture_instance, whole=likely is None)
+        found = _listed(session, told)
         instance = choose_instance(found, capture_instance)
         others = tuple(other.name for other in found if other is not instance)
     if instance is None:
-        facts = _facts_without_instance(session, database, capture_instance, source=source, others=others)
-        raise _no_instance(session, facts)
+        raise _no_instance(session, _facts_without_instance(session, database, name, others=others))
     _check_source(instance, source)
-    answers = _Answers.of(session, instance, database)
+    answers = _answers_of(session, instance, told)
     if not answers.table.rows:
         raise SourceObjectMissing(
             f"{session.settings.label}: the table {instance.source_schema}.{instance.source_table} of "
@@ -91,9 +95,9 @@ def describe(
     table_row = answers.table.rows[0]
     table = _table_of(table_row, database)
     recorded = frozenset((row["column_name"], int(row["column_id"])) for row in answers.recorded.rows)
-    may_unmask = _said(answers.unmask, "may_unmask")
+    may_unmask = _said(told.unmask, "may_unmask")
     columns = tuple(_columns(answers.columns.rows, recorded, may_unmask=may_unmask, utf16=session.utf16))
-    facts = _facts(session, database, answers, instance=instance, columns=columns, others=others)
+    facts = _facts(session, told, answers, instance=instance, columns=columns, others=others)
     judged = preflight(facts, columns=columns, isolation=session.isolation, allow=allow)
     return SourceDescription(
         table=table,
@@ -107,60 +111,29 @@ def describe(
     )
 
 
-def _listed(
-    session: SourceSession, listed: Answer, capture_instance: str, *, whole: bool
-) -> tuple[CaptureInstance, ...]:
+def _listed(session: SourceSession, told: Gathered) -> tuple[CaptureInstance, ...]:
     """The instances of the table that the instance's name says; all of them where that one is not there.
 
     A database may have thousands, and the procedure looks each of them up.
     """
-    if listed.error is None:
-        found = tuple(instance_of(row) for row in listed.rows)
-        if whole or capture_instance in {instance.name for instance in found}:
+    if told.listed.error is None:
+        found = tuple(instance_of(row) for row in told.listed.rows)
+        if told.name.likely is None or told.name.capture_instance in {one.name for one in found}:
             return found
     return visible_instances(session)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """What the catalog says of an instance and its table, asked in one round trip."""
-
-    table: Answer
-    recorded: Answer
-    columns: Answer
-    indexes: Answer
-    permissions: Answer
-    changes: Answer
-    unmask: Answer
-    policies: Answer
-    schemes: Answer
-    role: Answer | None = None
-
-    @classmethod
-    def of(cls, session: SourceSession, instance: CaptureInstance, database: Row) -> _Answers:
-        number, role = instance.source_object_id, instance.role_name
-        table = SourceTable(
-            database["database_name"], instance.source_schema, instance.source_table, object_id=number
-        )
-        statements = [
-            catalog.table_by_id(number),
-            cdc.captured_columns(instance.name),
-            catalog.table_columns(number),
-            catalog.unique_indexes(number),
-            catalog.column_permissions(table),
-            catalog.may_select(cdc.change_table(instance.name)),
-            catalog.may_unmask(),
-            catalog.row_level_security(number),
-            catalog.partitioning(number),
-        ]
-        if role is not None:
-            statements.append(catalog.role_membership(role))
-        return cls(*session.answers(statements, doing=_ASKING))
+def _answers_of(session: SourceSession, instance: CaptureInstance, told: Gathered) -> TableAnswers:
+    """What was asked by the likely name when that is the instance's table, else asked by its object id."""
+    about = told.about
+    if about is not None and instance.name == told.name.capture_instance and about.are_of(instance):
+        return about
+    return TableAnswers.of_instance(session, instance)
 
 
 def described_columns(session: SourceSession, object_id: int) -> tuple[Column, ...]:
     """The columns of any table that this login sees, a change table for one, by name, id and type alone."""
-    rows = session.rows(catalog.table_columns(object_id), doing=_ASKING)
+    rows = session.rows(catalog.table_columns(object_id), doing=ASKING)
     return tuple(
         Column(
             row["column_name"],
@@ -194,57 +167,41 @@ def _no_instance(session: SourceSession, facts: SourceFacts) -> MssqlCdcError:
 
 
 def _facts_without_instance(
-    session: SourceSession,
-    database: Row,
-    capture_instance: str,
-    *,
-    source: tuple[str, str] | None,
-    others: tuple[str, ...],
+    session: SourceSession, database: Row, name: SourceName, *, others: tuple[str, ...]
 ) -> SourceFacts:
-    row = next(filter(None, (_named(session, pair) for pair in _pairs(capture_instance, source))), None)
+    row = next(filter(None, (_named(session, pair) for pair in name.pairs())), None)
     return SourceFacts(
-        capture_instance=capture_instance,
+        capture_instance=name.capture_instance,
         login=database["user_name"],
         database=database["database_name"],
         cdc_enabled=bool(database["is_cdc_enabled"]),
         table=None if row is None else _table_of(row, database),
-        likely_table=next(_pairs(capture_instance, source), None),
+        likely_table=name.likely,
         tracked=None if row is None else bool(row["is_tracked_by_cdc"]),
         other_instances=others,
     )
 
 
-def _pairs(capture_instance: str, source: tuple[str, str] | None) -> Iterator[tuple[str, str]]:
-    """The table that the user names, else those that ``<schema>_<table>``, the default name, may mean."""
-    if source is not None:
-        yield source
-        return
-    parts = capture_instance.split("_")
-    for cut in range(1, len(parts)):
-        schema, name = "_".join(parts[:cut]), "_".join(parts[cut:])
-        if schema and name:
-            yield schema, name
-
-
 def _named(session: SourceSession, pair: tuple[str, str]) -> Row | None:
-    return next(iter(session.rows(catalog.table_by_name(*pair), doing=_ASKING)), None)
+    return next(iter(session.rows(catalog.table_by_name(*pair), doing=ASKING)), None)
 
 
 def _facts(
     session: SourceSession,
-    database: Row,
-    answers: _Answers,
+    told: Gathered,
+    answers: TableAnswers,
     *,
     instance: CaptureInstance,
     columns: Sequence[Column],
     others: tuple[str, ...],
 ) -> SourceFacts:
-    table_row = answers.table.rows[0]
+    database, table_row = told.database.row, answers.table.rows[0]
     table = _table_of(table_row, database)
     captured = {column.name for column in columns if column.captured}
     permissions = answers.permissions.rows
     if (table.schema, table.name) != (instance.source_schema, instance.source_table):
-        permissions = session.rows(catalog.column_permissions(table), doing=_ASKING)
+        asked = catalog.column_permissions(table.schema, table.name, table.object_id)
+        permissions = session.rows(asked, doing=ASKING)
     denied = [row["column_name"] for row in permissions if row["may_select"] == 0]
     return SourceFacts(
         capture_instance=instance.name,
@@ -257,10 +214,10 @@ def _facts(
         other_instances=others,
         select_denied=tuple(name for name in denied if name in captured),
         may_read_changes=may_read_changes(session, instance, told=answers.changes),
-        in_gating_role=None if answers.role is None else _is_in(answers.role.row),
+        in_gating_role=in_role(session, instance.role_name),
         row_level_security=_row_level_security(answers.policies.optional),
-        may_unmask=_said(answers.unmask, "may_unmask"),
-        last_capture_age_seconds=newest_capture(session)[1],
+        may_unmask=_said(told.unmask, "may_unmask"),
+        last_capture_age_seconds=told.capture_age_seconds,
         snapshot_allowed=database["snapshot_isolation_state"] == 1,
         read_committed_snapshot=bool(database["is_read_committed_snapshot_on"]),
         memory_optimized=bool(table_row["is_memory_optimized"]),
@@ -282,7 +239,7 @@ def _code_pages(
     if not others or database_collation is None:
         return {}
     asked = sorted({*filter(None, others), database_collation})
-    answers = session.answers([catalog.code_page(collation) for collation in asked], doing=_ASKING)
+    answers = session.answers([catalog.code_page(collation) for collation in asked], doing=ASKING)
     rows = {collation: answer.optional for collation, answer in zip(asked, answers, strict=True)}
     return {
         collation: None if row is None or row["code_page"] is None else int(row["code_page"])
@@ -298,11 +255,11 @@ def may_read_changes(
     :param told: what :func:`~..tsql.catalog.may_select` was answered with, where that was asked already.
     """
     if told is None:
-        (told,) = session.answers([catalog.may_select(cdc.change_table(instance.name))], doing=_ASKING)
+        (told,) = session.answers([catalog.may_select(cdc.change_table(instance.name))], doing=ASKING)
     if (may_select := _said(told, "may_select")) is not None:
         return may_select
     try:
-        session.rows(cdc.any_change(instance.name, after=LAST_LSN), doing=_ASKING)
+        session.rows(cdc.any_change(instance.name, after=LAST_LSN), doing=ASKING)
     except PermissionDenied:
         return False
     except (SourceObjectMissing, StatementFailed):
@@ -311,14 +268,14 @@ def may_read_changes(
 
 
 def in_role(session: SourceSession, role: str | None) -> bool | None:
-    """Whether the gating role lets this user in; None without a role."""
+    """Whether the gating role lets this user in; None without a role. Asked once per role and session."""
     if role is None:
         return None
-    return _is_in(session.row(catalog.role_membership(role), doing=_ASKING))
-
-
-def _is_in(row: Row) -> bool:
-    return 1 in (row["is_member"], row["is_owner"])
+    key = ("role", role)
+    if key not in session.remembered:
+        row = session.row(catalog.role_membership(role), doing=ASKING)
+        session.remembered[key] = 1 in (row["is_member"], row["is_owner"])
+    return bool(session.remembered[key])
 
 
 def _row_level_security(row: Row | None) -> bool | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -100,7 +101,8 @@ class SourceSession:
                 f'isolation must be None (READ COMMITTED) or "snapshot", got {isolation!r}'
             )
         self.settings, self.isolation = settings, isolation
-        self.remembered: dict[str, object] = {}
+        self.remembered: dict[Hashable, object] = {}
+        self._failing: set[Hashable] = set()
         self._state = SessionState()
         self._driver = _load_driver(settings)
         self._guarded = GuardedConnection(self._driver, settings)
@@ -120,6 +122,12 @@ class SourceSession:
         """Whether a text cast to varbinary gives its UTF-16 units on this server."""
         self.open()
         return self._state.utf16 == 1
+
+    @property
+    def knows_zone(self) -> bool | None:
+        """Whether the server can tell its time zone; None where only asking tells."""
+        self.open()
+        return self._state.knows_zone
 
     def __enter__(self) -> SourceSession:
         self.open()
@@ -165,24 +173,29 @@ class SourceSession:
     def answers(
         self, statements: Sequence[Statement], *, doing: str = "asking the server"
     ) -> tuple[Answer, ...]:
-        """Several answers in one round trip; where one statement fails, each is asked alone.
+        """Several answers in one round trip, in the order of the questions; each as if it was asked alone.
 
-        For questions that may be asked twice, outside of a transaction: an error may end the whole batch.
+        An error may end the whole batch, so where one fails the halves are asked again, down to the
+        statement that fails; it stands alone from then on. For questions that may be asked twice, outside of
+        a transaction.
         """
+        answers: list[Answer] = []
+        for alone, group in itertools.groupby(statements, key=lambda asked: _key(asked) in self._failing):
+            for part in [[one] for one in group] if alone else [list(group)]:
+                answers += self._answered(part, doing)
+        return tuple(answers)
+
+    def _answered(self, statements: list[Statement], doing: str) -> list[Answer]:
         try:
             results = self.results(statements, doing=doing)
-            return tuple(
-                Answer(statement, doing, found) for statement, found in zip(statements, results, strict=True)
-            )
         except PermanentError as exc:
-            log.debug("%s: asking one by one: %s", self.settings.label, exc)
-        return tuple(self._answer(statement, doing) for statement in statements)
-
-    def _answer(self, statement: Statement, doing: str) -> Answer:
-        try:
-            return Answer(statement, doing, self.rows(statement, doing=doing))
-        except PermanentError as exc:
-            return Answer(statement, doing, error=exc)
+            if len(statements) == 1:
+                self._failing.add(_key(statements[0]))
+                return [Answer(statements[0], doing, error=exc)]
+            log.debug("%s: asking again in halves: %s", self.settings.label, exc)
+            middle = len(statements) // 2
+            return [*self._answered(statements[:middle], doing), *self._answered(statements[middle:], doing)]
+        return [Answer(asked, doing, found) for asked, found in zip(statements, results, strict=True)]
 
     def row(self, statement: Statement, *, doing: str = "asking the server") -> dict[str, Any]:
         """The first row of an answer that always has one.
@@ -281,6 +294,10 @@ class SourceSession:
             f"{self.settings.label}: connecting: the database could not be opened, and it is there: it is "
             "being recovered or fails over. The next attempt may find it open"
         )
+
+
+def _key(statement: Statement) -> Hashable:
+    return statement.text, frozenset(statement.parameters.items())
 
 
 def _load_driver(settings: ConnectionSettings) -> Driver:

@@ -173,7 +173,7 @@ def retention_status(session: SourceSession, instance: CaptureInstance, *, posit
     )
     kept_since = _time_of(session, lowest, low_time.rows)
     reached = _time_of(session, position, position_time.rows)
-    newest, age = _newest_of(session, () if _is_kept_back(newest_entry) else newest_entry.rows)
+    newest, age = newest_of(session, newest_entry)
     headroom = None
     if kept_since is not None and reached is not None:
         headroom = (reached - kept_since).total_seconds() / 3600
@@ -182,39 +182,45 @@ def retention_status(session: SourceSession, instance: CaptureInstance, *, posit
 
 def newest_capture(session: SourceSession) -> tuple[datetime | None, float | None]:
     """Commit time and age in seconds of the newest entry that capture wrote, idle ones included."""
-    found: Sequence[dict[str, Any]] = ()
-    with contextlib.suppress(PermissionDenied, SourceObjectMissing):
-        found = session.rows(cdc.newest_mapping(zone_of(session)), doing=_ASKING)
-    return _newest_of(session, found)
+    (answer,) = session.answers([cdc.newest_mapping(zone_of(session))], doing=_ASKING)
+    return newest_of(session, answer)
 
 
-def _newest_of(
-    session: SourceSession, found: Sequence[dict[str, Any]]
-) -> tuple[datetime | None, float | None]:
-    if not found:
+def newest_of(session: SourceSession, answer: Answer) -> tuple[datetime | None, float | None]:
+    """:func:`newest_capture` of an answer to :func:`~..tsql.cdc.newest_mapping`.
+
+    (None, None) where the mapping is empty or this login may not read it.
+    """
+    if isinstance(answer.error, (PermissionDenied, SourceObjectMissing)) or not answer.rows:
         return None, None
-    time = _instant(session, Lsn.parse(found[0]["lsn"]), found[0])
-    asked = utc_of(found[0]["utc_now"])
+    row = answer.row
+    time, asked = _instant(session, Lsn.parse(row["lsn"]), row), utc_of(row["utc_now"])
     assert time is not None
     assert asked is not None
     return time, (asked - time).total_seconds()
 
 
-def _is_kept_back(answer: Answer) -> bool:
-    return isinstance(answer.error, (PermissionDenied, SourceObjectMissing))
-
-
 def zone_of(session: SourceSession) -> cdc.ServerZone:
-    """The server's time zone, asked once per session; servers before 2022 do not know theirs."""
-    known = session.remembered.get("zone")
-    if isinstance(known, cdc.ServerZone):
-        return known
-    name = None
-    with contextlib.suppress(StatementFailed, SourceObjectMissing):
-        name = session.value(cdc.server_zone(), doing="asking for the server's time zone")
-    zone = cdc.ServerZone(name)
-    session.remembered["zone"] = zone
-    return zone
+    """The server's time zone, asked once per session at most; servers before 2022 do not know theirs."""
+    if asks_zone(session):
+        (answer,) = session.answers([cdc.server_zone()], doing="asking for the server's time zone")
+        keep_zone(session, answer)
+    known = session.remembered.get(_ZONE)
+    return known if isinstance(known, cdc.ServerZone) else cdc.ServerZone()
+
+
+def asks_zone(session: SourceSession) -> bool:
+    """Whether the zone has to be asked for yet, :func:`~..tsql.cdc.server_zone`."""
+    return _ZONE not in session.remembered and session.knows_zone is not False
+
+
+def keep_zone(session: SourceSession, answer: Answer) -> None:
+    """Remember the answer to :func:`~..tsql.cdc.server_zone`; an error is that of a server without one."""
+    row = answer.optional
+    session.remembered[_ZONE] = cdc.ServerZone(None if row is None else row["zone"])
+
+
+_ZONE = "zone"
 
 
 def utc_of(text: str | None) -> datetime | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow_provider_mssql_cdc.model.source_table import SourceTable
 from airflow_provider_mssql_cdc.tsql.snapshot import table_name
-from airflow_provider_mssql_cdc.tsql.statement import Statement
+from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified
 
 
 def database_facts() -> Statement:
@@ -63,9 +63,29 @@ def table_by_name(schema: str, name: str) -> Statement:
     )
 
 
-def table_by_id(object_id: int) -> Statement:
-    """The table with this object id, with the columns of :func:`table_by_name`."""
-    return Statement(f"{_TABLES}WHERE t.object_id = {int(object_id)}")
+TableRef = int | str
+"""A table by its object id, or by its quoted name, which the server then looks up."""
+
+
+def quoted(schema: str, name: str) -> TableRef:
+    """The reference to the table of this name.
+
+    :raises ValueError: a name that no table can have.
+    """
+    return _raw(qualified(schema, name))
+
+
+def _id_of(table: TableRef) -> tuple[str, dict[str, str | int]]:
+    """T-SQL for its object id, NULL where this login sees no such table, and the parameters of that."""
+    if isinstance(table, int):
+        return f"{table:d}", {}
+    return "OBJECT_ID(%(table)s, N'U')", {"table": table}
+
+
+def table_of(table: TableRef) -> Statement:
+    """The table, with the columns of :func:`table_by_name`."""
+    number, parameters = _id_of(table)
+    return Statement(f"{_TABLES}WHERE t.object_id = {number}", parameters)
 
 
 def tracked_tables() -> Statement:
@@ -73,23 +93,25 @@ def tracked_tables() -> Statement:
     return Statement(f"{_TABLES}WHERE t.is_tracked_by_cdc = 1\nORDER BY s.name, t.name")
 
 
-def table_columns(object_id: int) -> Statement:
+def table_columns(table: TableRef) -> Statement:
     """The table's columns in order.
 
-    column_name, column_id, type_name (of the base type: an alias type is resolved; the name itself for
-    a CLR type), declared_type, max_length, precision, scale, collation_name, is_nullable, is_computed,
-    is_masked, is_sparse, is_column_set, encryption_type (NULL when not encrypted).
+    object_id, column_name, column_id, type_name (of the base type: an alias type is resolved; the name
+    itself for a CLR type), declared_type, max_length, precision, scale, collation_name, is_nullable,
+    is_computed, is_masked, is_sparse, is_column_set, encryption_type (NULL when not encrypted).
     """
+    number, parameters = _id_of(table)
     return Statement(
-        "SELECT c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,\n"
+        "SELECT c.object_id, c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,\n"
         "       t.name AS declared_type, c.max_length, c.[precision], c.scale, c.collation_name,\n"
         "       c.is_nullable, c.is_computed, c.is_masked, c.is_sparse, c.is_column_set, c.encryption_type\n"
         "FROM sys.columns AS c\n"
         "JOIN sys.types AS t ON t.user_type_id = c.user_type_id\n"
         "LEFT JOIN sys.types AS b\n"
         "       ON b.user_type_id = c.system_type_id AND b.system_type_id = c.system_type_id\n"
-        f"WHERE c.object_id = {int(object_id)}\n"
-        "ORDER BY c.column_id"
+        f"WHERE c.object_id = {number}\n"
+        "ORDER BY c.column_id",
+        parameters,
     )
 
 
@@ -101,53 +123,64 @@ def code_page(collation: str) -> Statement:
     )
 
 
-def unique_indexes(object_id: int) -> Statement:
+def unique_indexes(table: TableRef) -> Statement:
     """Key columns of the table's unique indexes, in key order; INCLUDE columns are left out.
 
-    index_name, index_id, is_primary_key, has_filter, is_disabled, key_ordinal, column_name.
+    object_id, index_name, index_id, is_primary_key, has_filter, is_disabled, key_ordinal, column_name.
     """
+    number, parameters = _id_of(table)
     return Statement(
-        "SELECT i.name AS index_name, i.index_id, i.is_primary_key, i.has_filter, i.is_disabled,\n"
-        "       k.key_ordinal, c.name AS column_name\n"
+        "SELECT i.object_id, i.name AS index_name, i.index_id, i.is_primary_key, i.has_filter,\n"
+        "       i.is_disabled, k.key_ordinal, c.name AS column_name\n"
         "FROM sys.indexes AS i\n"
         "JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id\n"
         "JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id\n"
-        f"WHERE i.object_id = {int(object_id)} AND i.is_unique = 1\n"
+        f"WHERE i.object_id = {number} AND i.is_unique = 1\n"
         "  AND k.is_included_column = 0 AND k.key_ordinal > 0\n"
-        "ORDER BY i.index_id, k.key_ordinal"
+        "ORDER BY i.index_id, k.key_ordinal",
+        parameters,
     )
 
 
-def row_level_security(object_id: int) -> Statement:
+def row_level_security(table: TableRef) -> Statement:
     """Enabled security policies that filter the table, as policy_count, and whether this login would see
     them, as may_see: without VIEW DEFINITION the answer is 0 whatever is there."""
+    number, parameters = _id_of(table)
     return Statement(
         "SELECT COUNT(*) AS policy_count, HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'VIEW DEFINITION') AS may_see\n"
         "FROM sys.security_predicates AS f\n"
         "JOIN sys.security_policies AS p ON p.object_id = f.object_id\n"
-        f"WHERE f.target_object_id = {int(object_id)} AND p.is_enabled = 1"
+        f"WHERE f.target_object_id = {number} AND p.is_enabled = 1",
+        parameters,
     )
 
 
-def partitioning(object_id: int) -> Statement:
+def partitioning(table: TableRef) -> Statement:
     """The number of partition schemes that the table's rows are laid over, as scheme_count."""
+    number, parameters = _id_of(table)
     return Statement(
         "SELECT COUNT(*) AS scheme_count\n"
         "FROM sys.indexes AS i\n"
         "JOIN sys.partition_schemes AS s ON s.data_space_id = i.data_space_id\n"
-        f"WHERE i.object_id = {int(object_id)} AND i.index_id IN (0, 1)"
+        f"WHERE i.object_id = {number} AND i.index_id IN (0, 1)",
+        parameters,
     )
 
 
-def column_permissions(table: SourceTable) -> Statement:
-    """Whether this login may SELECT each column: column_name, may_select (1, 0, or NULL for unknown)."""
+def column_permissions(schema: str, name: str, object_id: int | None = None) -> Statement:
+    """Whether this login may SELECT each column: column_name, may_select (1, 0, or NULL for unknown).
+
+    :param object_id: None lets the server look the name up.
+    """
+    table = _raw(qualified(schema, name))
+    number, _ = _id_of(table if object_id is None else object_id)
     return Statement(
         "SELECT c.name AS column_name,\n"
         "       HAS_PERMS_BY_NAME(%(table)s, 'OBJECT', 'SELECT', c.name, 'COLUMN') AS may_select\n"
         "FROM sys.columns AS c\n"
-        f"WHERE c.object_id = {int(table.object_id)}\n"
+        f"WHERE c.object_id = {number}\n"
         "ORDER BY c.column_id",
-        {"table": _raw(table_name(table))},
+        {"table": table},
     )
 
 

@@ -57,6 +57,8 @@ _OPTIONS = {
 }
 """Bits of @@OPTIONS, by Microsoft's page "Server configuration: user options", and how they have to be."""
 
+FIRST_WITH_ZONE = 16
+
 READ_UNCOMMITTED = 1
 """In ``transaction_isolation_level``, by Microsoft's page "sys.dm_exec_sessions"; 2 is READ COMMITTED."""
 
@@ -68,6 +70,11 @@ _LEVELS = (
 # Cast as columns are. The euro sign is other bytes in UTF-8 and in code pages: before versions 4.5 and 5.1
 # Babelfish gave those (github.com/babelfish-for-postgresql/babelfish_extensions, pull request 3072).
 _EURO = utf16_units("nvarchar(2)", "N'A\u20ac'")
+# As tsql.catalog.server_facts asks them: Babelfish answers both.
+_SERVER = (
+    "CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)) AS product_version,\n"
+    "       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition"
+)
 _TEXTS = f"CASE WHEN {_EURO} = 0x4100AC20 THEN 1 ELSE 0 END AS utf16"
 
 
@@ -105,12 +112,13 @@ def texts_in_effect() -> Statement:
 def set_up(lock_timeout_ms: int) -> Statement:
     """All settings in one batch, then what the server has now made of them, in one row: the columns of
     :func:`globals_in_effect`, :func:`options_in_effect`, :func:`levels_in_effect` (NULL: not shown) and
-    :func:`texts_in_effect`."""
+    :func:`texts_in_effect`, and of which version and edition the server is."""
     settings = (*STATED, *NEEDED, set_lock_timeout(lock_timeout_ms).text)
     stated = ";\n".join(settings)
     return Statement(
         f"{stated};\n"
-        f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS},\n       {_TEXTS}\n"
+        f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS},\n"
+        f"       {_TEXTS},\n       {_SERVER}\n"
         "FROM (SELECT @@SPID AS own_id) AS o\n"
         "LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = o.own_id"
     )
@@ -133,10 +141,24 @@ class SessionState:
     date_order: str | None = None
     language_name: str | None = None
     utf16: int | None = None
+    product_version: str | None = None
+    edition: str | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> SessionState:
         return cls(**{name: row[name] for name in cls.__slots__ if name in row})
+
+    @property
+    def knows_zone(self) -> bool | None:
+        """Whether the server has CURRENT_TIMEZONE_ID; None where it did not say what it is.
+
+        "SQL Server 2022 (16.x) and later versions, Azure SQL Database, Azure SQL Managed Instance"
+        (learn.microsoft.com, CURRENT_TIMEZONE_ID); both of Azure's say "SQL Azure", and version 12.
+        """
+        if self.product_version is None:
+            return None
+        major = self.product_version.partition(".")[0]
+        return self.edition == "SQL Azure" or (major.isdecimal() and int(major) >= FIRST_WITH_ZONE)
 
     def wrong(self) -> tuple[str, ...]:
         """Settings that are not in effect although they were made, and without which rows go wrong."""

@@ -243,9 +243,9 @@ MUTANTS = (
     ),
     Mutant(
         "B9 how old capture is, is told in UTC",
-        "_newest_of",
-        "_instant(session, Lsn.parse(found[0]['lsn']), found[0])",
-        "utc_of(found[0]['utc_time'])",
+        "newest_of",
+        "_instant(session, Lsn.parse(row['lsn']), row)",
+        "utc_of(row['utc_time'])",
         f"{CLOCK}::test_capture_that_runs_does_not_look_stopped_when_the_clock_changes",
     ),
     Mutant(

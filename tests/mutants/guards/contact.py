@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "contact: a login that sees nothing gets its GRANTs",
         "_facts_without_instance",
-        "likely_table=next(_pairs(capture_instance, source), None)",
+        "likely_table=name.likely",
         "likely_table=None",
         "tests/unit/source/test_catalog.py::test_a_login_that_sees_nothing_is_told_what_it_needs",
     ),

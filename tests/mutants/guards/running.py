@@ -21,8 +21,8 @@ MUTANTS = (
     ),
     Mutant(
         "one of several questions that fails leaves the others their answers",
-        "SourceSession.answers",
-        'log.debug("%s: asking one by one: %s", self.settings.label, exc)',
+        "SourceSession._answered",
+        'log.debug("%s: asking again in halves: %s", self.settings.label, exc)',
         "raise",
         "tests/unit/source/test_session.py::"
         "test_where_one_of_several_fails_the_others_are_answered_all_the_same",
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a capture instance that its likely table has not by this name is looked up among all",
         "_listed",
-        "capture_instance in {instance.name for instance in found}",
+        "told.name.capture_instance in {one.name for one in found}",
         "True",
         "tests/unit/source/test_catalog.py::test_a_name_that_differs_by_case_is_looked_up_among_all",
     ),

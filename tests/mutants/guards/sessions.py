@@ -47,4 +47,19 @@ MUTANTS = (
         "False",
         "tests/unit/source/test_kept.py::test_after_cancel_nothing_connects",
     ),
+    Mutant(
+        "what was asked by name is of the instance's own table",
+        "_answers_of",
+        "about.are_of(instance)",
+        "True",
+        "tests/unit/source/test_catalog.py::"
+        "test_a_table_that_is_renamed_while_it_is_described_is_asked_for_by_its_object_id",
+    ),
+    Mutant(
+        "what was asked ahead is good for a while only",
+        "gathered",
+        "time.monotonic() - asked < AHEAD_SECONDS",
+        "True",
+        "tests/unit/source/test_catalog.py::test_what_was_asked_ahead_too_long_ago_is_asked_again",
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.source_table import SqlType
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, describe
+from airflow_provider_mssql_cdc.source.gathered import AHEAD_SECONDS, SourceName, gather, gather_ahead
 from airflow_provider_mssql_cdc.source.instances import choose_instance, names_in
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from tests.unit.source.conftest import settings_for
@@ -244,6 +247,86 @@ def test_an_instance_whose_name_says_another_table_is_found(
     assert described(server, driver, name).table.label == "dbo.other_likely"
 
 
+@pytest.mark.parametrize("likely_one", ["dbo.swapped", "dbo.swapped_in"])
+def test_a_table_that_is_renamed_while_it_is_described_is_asked_for_by_its_object_id(
+    server: EmbeddedSqlServer, driver: str, likely_one: str
+) -> None:
+    """The name may mean another table when the columns are asked for than when the instances were."""
+    for name, columns in (("swapped", "id int NOT NULL PRIMARY KEY"), ("swapped_in", "other bigint")):
+        server.execute(f"DROP TABLE IF EXISTS dbo.{name}")
+        server.execute(f"CREATE TABLE dbo.{name} ({columns}, note nvarchar(5))")
+    server.enable_cdc(likely_one, capture_instance="dbo_swapped")
+    with SourceSession(settings_for(server, driver)) as session:
+        name = SourceName("dbo_swapped", source=tuple(likely_one.split(".")))  # type: ignore[arg-type]
+        (told,) = gather(session, [name])
+        (other,) = gather(session, [SourceName("dbo_swapped", source=("dbo", "swapped"))])
+        mixed = replace(told, about=other.about)
+        session.remembered[name] = (time.monotonic(), mixed)
+        found = describe(session, capture_instance=name.capture_instance, source=name.source)
+    assert [column.name for column in found.columns] == (
+        ["id", "note"] if likely_one == "dbo.swapped" else ["other", "note"]
+    )
+
+
+def test_many_tables_are_described_by_one_batch_each_as_if_alone(
+    server: EmbeddedSqlServer, driver: str, likely: None
+) -> None:
+    """Among them some whose description is an error, and some that the name leads to only later."""
+    names = [
+        *(
+            SourceName(name)
+            for name in ("dbo_ORDER_ITEMS", "ledger", "dbo_hidden", "dbo_nowhere", "dbo_likely")
+        ),
+        SourceName("ledger", source=("dbo", "Acme Inc$Ledger ]x, Entry")),
+        SourceName("dbo_ORDER_ITEMS", source=("dbo", "likely")),
+        SourceName("a_" + "x" * 98),
+    ]
+
+    def outcome(session: SourceSession, name: SourceName) -> SourceDescription | tuple[type, str]:
+        try:
+            found = describe(session, capture_instance=name.capture_instance, source=name.source)
+        except MssqlCdcError as exc:
+            return type(exc), str(exc)
+        return replace(found, facts=replace(found.facts, last_capture_age_seconds=None), notes=())
+
+    with SourceSession(settings_for(server, driver)) as session:
+        alone = [outcome(session, name) for name in names]
+    with SourceSession(settings_for(server, driver)) as session:
+        gather_ahead(session, names)
+        assert [outcome(session, name) for name in names] == alone
+    assert {type(one) for one in alone} == {SourceDescription, tuple}
+
+
+def test_a_name_that_no_object_can_have_spoils_the_others_nothing(
+    server: EmbeddedSqlServer, driver: str
+) -> None:
+    with SourceSession(settings_for(server, driver)) as session:
+        one, other = gather(session, [SourceName("a_" + "x" * 200), SourceName("dbo_ORDER_ITEMS")])
+    assert one.about is None
+    assert other.about is not None
+    assert other.about.table.rows[0]["table_name"] == "ORDER_ITEMS"
+
+
+def test_what_was_asked_ahead_is_used_once(server: EmbeddedSqlServer, driver: str) -> None:
+    with SourceSession(settings_for(server, driver)) as session:
+        gather_ahead(session, [SourceName("dbo_ORDER_ITEMS")])
+        sent = len(server.faults.log())
+        describe(session, capture_instance="dbo_ORDER_ITEMS")
+        assert len(server.faults.log()) == sent
+        describe(session, capture_instance="dbo_ORDER_ITEMS")
+        assert len(server.faults.log()) == sent + 1
+
+
+def test_what_was_asked_ahead_too_long_ago_is_asked_again(server: EmbeddedSqlServer, driver: str) -> None:
+    name = SourceName("dbo_ORDER_ITEMS")
+    with SourceSession(settings_for(server, driver)) as session:
+        (told,) = gather(session, [name])
+        session.remembered[name] = (time.monotonic() - AHEAD_SECONDS, told)
+        sent = len(server.faults.log())
+        describe(session, capture_instance="dbo_ORDER_ITEMS")
+        assert len(server.faults.log()) == sent + 1
+
+
 def test_a_name_that_differs_by_case_is_looked_up_among_all(
     server: EmbeddedSqlServer, driver: str, likely: None
 ) -> None:
@@ -254,13 +337,19 @@ def test_a_name_that_differs_by_case_is_looked_up_among_all(
     assert ["@source_name" in text for text in helps] == [True, False]
 
 
-def test_an_engine_that_lacks_a_view_is_asked_one_by_one(server: EmbeddedSqlServer, driver: str) -> None:
+def test_an_engine_that_lacks_a_view_answers_the_rest_and_is_asked_for_it_apart_from_then_on(
+    server: EmbeddedSqlServer, driver: str
+) -> None:
     fault = server.faults.fail("sys.security_predicates", 208, times=None)
     try:
-        found = described(server, driver, "dbo_ORDER_ITEMS")
+        with SourceSession(settings_for(server, driver)) as session:
+            found = describe(session, capture_instance="dbo_ORDER_ITEMS")
+            failed, sent = fault.acted, len(server.faults.log())
+            assert describe(session, capture_instance="dbo_ORDER_ITEMS") == found
+            assert fault.acted == failed + 1
+            assert len(server.faults.log()) == sent + 3, "what stands before it, itself, what comes after"
     finally:
         server.faults.clear()
-    assert fault.acted == 2
     assert found.facts.row_level_security is None
     assert found.facts.may_unmask is True
     assert len(found.columns) == 7

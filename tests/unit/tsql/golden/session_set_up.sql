@@ -18,6 +18,8 @@ SET LOCK_TIMEOUT 30000;
 SELECT @@TEXTSIZE AS size_of_text, @@TRANCOUNT AS open_transactions, @@LOCK_TIMEOUT AS lock_wait_ms,
        @@OPTIONS AS option_bits, s.transaction_isolation_level AS isolation_level, s.date_format AS date_order,
        s.language AS language_name,
-       CASE WHEN CAST(CAST(N'A€' AS nvarchar(2)) AS varbinary(4)) = 0x4100AC20 THEN 1 ELSE 0 END AS utf16
+       CASE WHEN CAST(CAST(N'A€' AS nvarchar(2)) AS varbinary(4)) = 0x4100AC20 THEN 1 ELSE 0 END AS utf16,
+       CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)) AS product_version,
+       CAST(SERVERPROPERTY('Edition') AS nvarchar(128)) AS edition
 FROM (SELECT @@SPID AS own_id) AS o
 LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = o.own_id

@@ -1,4 +1,4 @@
-SELECT c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,
+SELECT c.object_id, c.name AS column_name, c.column_id, COALESCE(b.name, t.name) AS type_name,
        t.name AS declared_type, c.max_length, c.[precision], c.scale, c.collation_name,
        c.is_nullable, c.is_computed, c.is_masked, c.is_sparse, c.is_column_set, c.encryption_type
 FROM sys.columns AS c
