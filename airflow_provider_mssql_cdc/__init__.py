@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.database import MssqlCdcDatabase
     from airflow_provider_mssql_cdc.operators._base import delta_asset
+    from airflow_provider_mssql_cdc.pipeline import mssql_cdc_pipeline
     from airflow_provider_mssql_cdc.table import MssqlCdcTable
     from airflow_provider_mssql_cdc.task_groups import mssql_cdc_bootstrap
 
 __version__ = "0.1.0"
-__all__ = ["MssqlCdcDatabase", "MssqlCdcTable", "__version__", "delta_asset", "mssql_cdc_bootstrap"]
+__all__ = [
+    "MssqlCdcDatabase",
+    "MssqlCdcTable",
+    "__version__",
+    "delta_asset",
+    "mssql_cdc_bootstrap",
+    "mssql_cdc_pipeline",
+]
 
 _HOMES = {
     "delta_asset": "airflow_provider_mssql_cdc.operators._base",
     "MssqlCdcDatabase": "airflow_provider_mssql_cdc.database",
     "MssqlCdcTable": "airflow_provider_mssql_cdc.table",
     "mssql_cdc_bootstrap": "airflow_provider_mssql_cdc.task_groups",
+    "mssql_cdc_pipeline": "airflow_provider_mssql_cdc.pipeline",
 }
 
 

@@ -110,6 +110,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.on_call",
                 "operators.changes",
                 "operators.merge",
+                "operators.database",
             )
         ],
         "sensors": [_modules("sensors.capture")],

@@ -73,6 +73,7 @@ class PlanRequest:
 
     :param max_ranges: upper end for the number of ranges, Airflow's own limit included.
     :param wait_seconds: how long a resnapshot waits for capture to pass every S that bronze knows.
+    :param max_seeks: ranges that are found by seeks at most; None for as many as there are.
     """
 
     table: MssqlCdcTable
@@ -81,6 +82,7 @@ class PlanRequest:
     rows_per_range: int
     resnapshot: bool = False
     wait_seconds: float = 600
+    max_seeks: int | None = None
 
 
 def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRange]:
@@ -88,6 +90,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRang
 
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
     :raises NotReadyYet: a resnapshot's S would not be above the stored one.
+    :raises TooManySeeks: the key has to be sought for more ranges than ``max_seeks``.
     """
     table, started_at = request.table, datetime.now(UTC)
     with connect() as session:
@@ -111,6 +114,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRang
                 source.keys,
                 rows_per_range=request.rows_per_range,
                 max_ranges=request.max_ranges,
+                max_seeks=request.max_seeks,
             )
         facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=ranges)
     _log_plan(request, snapshot, ranges)

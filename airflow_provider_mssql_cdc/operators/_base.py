@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import Asset, AssetAlias, BaseOperator
 
+from airflow_provider_mssql_cdc.database import MssqlCdcDatabase
 from airflow_provider_mssql_cdc.errors import (
     ConfigurationError,
     ConnectionBroken,
@@ -191,40 +192,25 @@ log = logging.getLogger(__name__)
 _DRAWING = re.compile(r"\x1b\[\d+m|↳")
 
 
-class MssqlCdcOperator(BaseOperator):
-    """Base of the operators: one table, one job, errors that Airflow retries or not.
+class CdcTask(BaseOperator):
+    """Base of all operators: one job, errors that Airflow retries or not, templates."""
 
-    :param table: what is loaded, from where and to where. (templated)
-    """
-
-    template_fields: Sequence[str] = ("table",)
-    operator_extra_links = (MssqlCdcFactsLink(),)
     ui_color = "#dfe9f3"
-    field_checks: ClassVar[dict[str, Callable[[Any], str | None]]] = {}
 
-    def __init__(self, *, table: MssqlCdcTable, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         # Airflow hands its default_args over as arguments; what is mapped over, or handed on, is an XCom.
         super().__init__(**{**kwargs, "do_xcom_push": True})
-        self.table = table
-        self._session: SourceSession | None = None
-        self._stopped = False
 
-    def _refuse_wrong_arguments(self) -> None:
-        """Check every argument that is known when the DAG is parsed; report all of them at once."""
-        problems = wrong_arguments(self.field_checks, {"table": self.table, **vars(self)})
-        problems += self._problems_together() if isinstance(self.table, MssqlCdcTable) else []
-        if problems:
-            raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
-
-    def _problems_together(self) -> list[str]:
-        """What is wrong with arguments that are right one by one."""
-        return []
+    @property
+    def subject(self) -> str:
+        """What messages say this task works on."""
+        raise NotImplementedError
 
     def render_template(
         self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
     ) -> Any:
-        """Render a table into a new value: the frozen one is shared by all runs of this process."""
-        if not isinstance(content, MssqlCdcTable):
+        """Render a table or a database into a new value: all runs of this process share the frozen one."""
+        if not isinstance(content, MssqlCdcTable | MssqlCdcDatabase):
             return self._rendered(content, context, jinja_env, seen_oids)
         try:
             return content.rendered(lambda value: self._rendered(value, context, jinja_env, set()))
@@ -247,7 +233,7 @@ class MssqlCdcOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run the job; an error that no retry can mend fails the task at once."""
         try:
-            self.table = self._table_with_storage()
+            self.prepare()
             return self.run_job(context)
         except (MssqlCdcError, OSError) as exc:
             # Airflow logs what reaches it with all frames, and those of its causes: the remedy would stand
@@ -260,7 +246,7 @@ class MssqlCdcOperator(BaseOperator):
         """The error that is to be seen: without frames and causes, of a class that is retried or not."""
         if isinstance(exc, OSError):  # delta-rs and Arrow raise it for all that a store says; drivers do not
             exc = StorageFailed(
-                f"{self.table.label}: a folder or an object store of its Delta tables failed: {_plain(exc)}. "
+                f"{self.subject}: a folder or an object store of its Delta tables failed: {_plain(exc)}. "
                 "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
             )
         if not exc.retryable:
@@ -268,13 +254,11 @@ class MssqlCdcOperator(BaseOperator):
         exc.__cause__, exc.__suppress_context__ = None, True
         return exc.with_traceback(None)
 
+    def prepare(self) -> None:
+        """What has to be there before the job, and not where a DAG is parsed."""
+
     def run_job(self, context: Context) -> Any:
         raise NotImplementedError
-
-    def skip(self, reason: str) -> NoReturn:
-        """End as skipped, the reason in the task's log: Airflow shows an exception's own text elsewhere."""
-        self.log.info("skipped: %s", reason)
-        raise AirflowSkipException(reason)
 
     def show_label(self, context: Context, *, name: str, text: str) -> None:
         """Label this mapped task in the UI with ``text``, which the user's template may use as ``name``.
@@ -285,6 +269,46 @@ class MssqlCdcOperator(BaseOperator):
         context[name] = text  # type: ignore[literal-required]
         if context.get("map_index_template") is None:
             context["map_index_template"] = "{{ " + name + " }}"
+
+
+class MssqlCdcOperator(CdcTask):
+    """Base of the operators of one table.
+
+    :param table: what is loaded, from where and to where. (templated)
+    """
+
+    template_fields: Sequence[str] = ("table",)
+    operator_extra_links = (MssqlCdcFactsLink(),)
+    field_checks: ClassVar[dict[str, Callable[[Any], str | None]]] = {}
+
+    def __init__(self, *, table: MssqlCdcTable, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self._session: SourceSession | None = None
+        self._stopped = False
+
+    @property
+    def subject(self) -> str:
+        return self.table.label
+
+    def prepare(self) -> None:
+        self.table = self._table_with_storage()
+
+    def _refuse_wrong_arguments(self) -> None:
+        """Check every argument that is known when the DAG is parsed; report all of them at once."""
+        problems = wrong_arguments(self.field_checks, {"table": self.table, **vars(self)})
+        problems += self._problems_together() if isinstance(self.table, MssqlCdcTable) else []
+        if problems:
+            raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
+
+    def _problems_together(self) -> list[str]:
+        """What is wrong with arguments that are right one by one."""
+        return []
+
+    def skip(self, reason: str) -> NoReturn:
+        """End as skipped, the reason in the task's log: Airflow shows an exception's own text elsewhere."""
+        self.log.info("skipped: %s", reason)
+        raise AirflowSkipException(reason)
 
     def _table_with_storage(self) -> MssqlCdcTable:
         """Credentials of the object store are asked for here: after Airflow stored what it rendered."""

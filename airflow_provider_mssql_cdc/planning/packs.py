@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,32 +43,34 @@ class _Pack:
     cost: int = 0
     size: int = 0
 
-    def add(self, name: str, cost: int) -> None:
-        self.names.append(name)
-        self.cost += cost
-        self.size += _size(name)
 
-
-def pack(costs: Mapping[str, int], *, packs: int, item_bytes: int | None = None) -> list[list[str]]:
+def pack(
+    costs: Mapping[str, int],
+    *,
+    packs: int,
+    sizes: Mapping[str, int] | None = None,
+    item_bytes: int = ITEM_BYTES,
+) -> list[list[str]]:
     """Spread tables over ``packs`` packs, the most expensive first, each to the pack that has least yet.
 
-    Fewer packs when there are fewer tables; more where the names of one would not fit into an item.
+    Fewer packs when there are fewer tables; more where those of one would not fit into its item.
 
-    :param item_bytes: what the names of one pack may take; None where they are not in the item.
+    :param sizes: bytes that each table takes in an item; None where items do not hold them.
+    :param item_bytes: what the tables of one pack may take.
     """
     if packs < 1:
         raise ValueError(f"packs must be >= 1, got {packs}")
     found = [_Pack() for _ in range(min(packs, len(costs)))]
     for name in sorted(costs, key=lambda name: (-costs[name], name)):
-        fitting = [
-            one
-            for one in found
-            if item_bytes is None or not one.names or one.size + _size(name) <= item_bytes
-        ]
+        size = 0 if sizes is None else sizes[name]
+        fitting = [one for one in found if not one.names or one.size + size <= item_bytes]
         if not fitting:
             fitting = [_Pack()]
             found += fitting
-        min(fitting, key=lambda one: one.cost).add(name, costs[name])
+        chosen = min(fitting, key=lambda one: one.cost)
+        chosen.names.append(name)
+        chosen.cost += costs[name]
+        chosen.size += size
     return [one.names for one in sorted(found, key=lambda one: -one.cost)]
 
 
@@ -161,7 +162,3 @@ def _even_shares(wanted: Mapping[str, int], total: int) -> dict[str, int]:
             given[name] += 1
         total -= min(total, len(hungry))
     return {name: count for name, count in given.items() if count}
-
-
-def _size(name: str) -> int:
-    return len(json.dumps(name)) + 2

@@ -110,12 +110,23 @@ def drive(steps: Steps, run: Callable[[Statement], Rows]) -> Any:
         return finished.value
 
 
+class TooManySeeks(Exception):
+    """The cut would take more seeks than the caller wants to wait for."""
+
+
 def plan_ranges(
-    table: SourceTable, keys: KeyChoice, *, rows_per_range: int, max_ranges: int
+    table: SourceTable,
+    keys: KeyChoice,
+    *,
+    rows_per_range: int,
+    max_ranges: int,
+    max_seeks: int | None = None,
 ) -> Generator[Statement, Rows, RangePlan]:
     """Cut a table into ranges. S has been recorded before the first statement runs.
 
     :param max_ranges: never exceeded; Airflow's own limit is the caller's business.
+    :param max_seeks: None for as many as it takes.
+    :raises TooManySeeks: the key has to be sought, and for more ranges than ``max_seeks``.
     """
     if keys.split_by is None:
         return RangePlan.whole("; ".join(keys.reasons) or "no column to cut ranges on")
@@ -126,6 +137,8 @@ def plan_ranges(
         plan = yield from _arithmetic(table, keys.split_by[0], estimate, rows_per_range, max_ranges)
         if plan is not None:
             return plan
+    if max_seeks is not None and range_count(estimate, rows_per_range, max_ranges) > max_seeks:
+        raise TooManySeeks
     return (yield from _keyset(table, keys.split_by, estimate, rows_per_range, max_ranges))
 
 
@@ -135,6 +148,11 @@ def estimated_rows(table: SourceTable) -> Generator[Statement, Rows, int | None]
         rows = yield space_used(table)
     except StatementFailed:
         return None
+    return rows_told(rows)
+
+
+def rows_told(rows: Rows) -> int | None:
+    """The number in the answer of ``sp_spaceused``, which is a string with blanks."""
     try:
         return int(str(rows[0]["rows"]).strip()) if rows else None
     except ValueError:

@@ -18,14 +18,18 @@ def cut_ranges(
     *,
     rows_per_range: int,
     max_ranges: int,
+    max_seeks: int | None = None,
 ) -> RangePlan:
     """Cut a table into ranges; S has been recorded.
 
+    :raises TooManySeeks: by seeks, and into more ranges than ``max_seeks``.
     :raises UnsupportedKey: the user's key does not identify a row.
     """
     if keys.key_to_check and keys.key is not None:
         check_key(session, table, keys.key)
-    steps = plan_ranges(table, keys, rows_per_range=rows_per_range, max_ranges=max_ranges)
+    steps = plan_ranges(
+        table, keys, rows_per_range=rows_per_range, max_ranges=max_ranges, max_seeks=max_seeks
+    )
     plan = drive(
         steps, lambda statement: session.rows(statement, doing=f"measuring the key of {table.label}")
     )

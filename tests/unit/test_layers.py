@@ -38,8 +38,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "triggers": {*VALUES, "jobs", "hooks"},
     "sensors": {*VALUES, "jobs", "operators", "triggers"},
     "task_groups": {"errors", "table", "operators"},
+    "pipeline": {"errors", "database", "operators"},
     "embedded": {"collected"},
-    "__init__": {"table", "database", "task_groups", "operators"},
+    "__init__": {"table", "database", "task_groups", "pipeline", "operators"},
     "get_provider_info": {"__init__"},
     "setup_sql": {"tsql"},
     "cli": {*VALUES, "planning", "source", "lake", "hooks", "jobs", "setup_sql"},
@@ -55,6 +56,7 @@ FOREIGN: dict[str, set[str]] = {
     "sensors": {"airflow"},
     "triggers": {"airflow"},
     "task_groups": {"airflow"},
+    "pipeline": {"airflow"},
     "cli": {"airflow"},
     "embedded": {"numpy", "cryptography", "pytest"},
 }

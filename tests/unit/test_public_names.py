@@ -15,7 +15,13 @@ import pytest
 from airflow.sdk import Connection
 
 import airflow_provider_mssql_cdc
-from airflow_provider_mssql_cdc import MssqlCdcDatabase, MssqlCdcTable, errors, mssql_cdc_bootstrap
+from airflow_provider_mssql_cdc import (
+    MssqlCdcDatabase,
+    MssqlCdcTable,
+    errors,
+    mssql_cdc_bootstrap,
+    mssql_cdc_pipeline,
+)
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.get_provider_info import get_provider_info
 from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
@@ -66,7 +72,8 @@ def arguments() -> set[str]:
     operators = importlib.import_module(f"{PACKAGE}.operators")
     sensors = importlib.import_module(f"{PACKAGE}.sensors")
     classes = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
-    called = [MssqlCdcDatabase, MssqlCdcTable, mssql_cdc_bootstrap, MssqlCdcHook, *classes]
+    ours = [MssqlCdcDatabase, MssqlCdcTable, mssql_cdc_bootstrap, mssql_cdc_pipeline, MssqlCdcHook]
+    called = [*ours, *classes]
     found = {
         f"{one.__name__}({parameter})"
         for one in called

@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "it survives: what no retry mends is not retried",
-        "MssqlCdcOperator._for_airflow",
+        "CdcTask._for_airflow",
         "exc.retryable",
         "True",
         f"{DAG_ERRORS}::test_airflow_tries_again_what_is_retryable_and_nothing_else",

@@ -1,0 +1,305 @@
+"""Many tables in one task: each is loaded, completed or followed by the jobs of a single table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
+from airflow_provider_mssql_cdc.errors import LoginFailed, MssqlCdcError, ServerUnreachable, StorageFailed
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest, Skipped, Waiting
+from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
+from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
+from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
+from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
+from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
+from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
+from airflow_provider_mssql_cdc.jobs.read_range import read_range
+from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
+from airflow_provider_mssql_cdc.lake.facts import facts_together
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.model.database_items import (
+    Announcement,
+    PackOutcome,
+    ReadItem,
+    TableFailure,
+    TableRef,
+    ToComplete,
+)
+from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedRange
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
+
+log = logging.getLogger(__name__)
+
+Done = tuple[dict[str, Any], list[Announcement]]
+"""What was done to one table, as JSON, and what was committed."""
+
+_ALL_TABLES_SHARE = (ServerUnreachable, LoginFailed)
+"""The next table would wait for the same timeout and fail alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What the jobs of one task share.
+
+    :param sessions: by isolation level, the kept session of this task.
+    :param with_storage: a table with the options of its object store.
+    """
+
+    database: MssqlCdcDatabase
+    attempt: Attempt
+    sessions: Callable[[str | None], Connect]
+    with_storage: Callable[[MssqlCdcTable], MssqlCdcTable]
+
+    def table_of(self, ref: TableRef) -> DatabaseTable:
+        return self.with_options(self.database.table_of(ref.name, ref.instance))
+
+    def with_options(self, one: DatabaseTable) -> DatabaseTable:
+        return replace(one, table=self.with_storage(one.table))
+
+    def connect(self, one: DatabaseTable) -> Connect:
+        return self.sessions(one.table.isolation)
+
+
+def read_item(worker: Worker, item: ReadItem) -> PackOutcome:
+    """Do one item of the plan. Never raises for a table's sake: what failed is in the outcome."""
+    with facts_together():
+        if item.kind == "range":
+            return _read_part(worker, item, _stage_range)
+        if item.kind == "wave":
+            return _read_part(worker, item, _read_wave)
+        if item.kind == "cut":
+            return each_table(worker, item.tables, _cut_chunks)
+        return each_table(worker, item.tables, load_table)
+
+
+def complete_tables(
+    worker: Worker, tables: Iterable[ToComplete], results: Mapping[int, Mapping[str, Any]]
+) -> PackOutcome:
+    """Complete each table whose ranges or waves are all there, and follow it at once.
+
+    :param results: of ``read``, by the number of the item; those of this plan alone.
+    """
+    by_name = {one.table.name: one for one in tables}
+
+    def do(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done | None:
+        wanted = by_name[one.name]
+        staged = [results[number]["staged"] for number in wanted.items if _is_staged(results.get(number))]
+        if len(staged) < len(wanted.items) and not wanted.chunked:
+            # read has told why; bronze is as it was, and the next run takes a new snapshot
+            log.warning(
+                "%s: %d of %d ranges were read; not completed", one.name, len(staged), len(wanted.items)
+            )
+            return None
+        return _complete(worker, one, staged, chunked=wanted.chunked)
+
+    with facts_together():
+        return each_table(worker, [one.table for one in by_name.values()], do)
+
+
+def follow_tables(worker: Worker, tables: Iterable[TableRef]) -> PackOutcome:
+    """Changes and merge of each table, one after the other."""
+    with facts_together():
+        return each_table(worker, tables, lambda worker, one, _: follow_table(worker, one))
+
+
+def each_table(
+    worker: Worker,
+    tables: Iterable[TableRef],
+    do: Callable[[Worker, DatabaseTable, TableRef], Done | None],
+) -> PackOutcome:
+    """One after the other; a table that fails keeps no other from its turn."""
+    outcome, shared = PackOutcome(), None
+    for ref in tables:
+        if shared is not None:
+            outcome.failures[ref.name] = shared
+            continue
+        try:
+            done = do(worker, worker.table_of(ref), ref)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the next table has its turn
+            failure = outcome.failures[ref.name] = failure_of(ref.name, exc)
+            shared = failure if isinstance(exc, _ALL_TABLES_SHARE) else None
+            continue
+        if done is not None:
+            outcome.tables[ref.name], announcements = done
+            outcome.announcements += announcements
+    return outcome
+
+
+def load_table(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
+    """Plan, read, complete, then changes and merge: nothing of it twice, however often it is tried."""
+    connect, table = worker.connect(one), one.table
+    request = PlanRequest(
+        table=table,
+        attempt=worker.attempt,
+        max_ranges=one.options.max_ranges,
+        rows_per_range=one.options.rows_per_range,
+        resnapshot=ref.resnapshot,
+        wait_seconds=one.options.wait_seconds,
+    )
+    staged = [
+        read_range(
+            table,
+            planned,
+            attempt=worker.attempt,
+            connect=connect,
+            verify_counts=one.options.verify_counts,
+        )
+        for planned in plan_snapshot(request, connect=connect)
+    ]
+    completed = complete_snapshot(table, staged, attempt=worker.attempt, connect=connect)
+    return _loaded(worker, one, completed)
+
+
+def follow_table(worker: Worker, one: DatabaseTable) -> Done:
+    """What CDC has recorded since, into bronze; then silver."""
+    connect, options = worker.connect(one), one.options
+    request = ChangesRequest(
+        table=one.table,
+        attempt=worker.attempt,
+        max_commits=options.max_commits,
+        accept_nulls=options.new_columns == "null",
+        quiet_seconds=options.quiet_seconds,
+    )
+    changes = run_changes(request, connect=connect)
+    if isinstance(changes, Skipped | Waiting):
+        return {"note": changes.reason}, []
+    told: dict[str, Any] = {"changes": changes.counts.rows, "until": changes.until.text}
+    if changes.notes:
+        told["notes"] = list(changes.notes)
+    events = []
+    if changes.committed:
+        extra = {"lsn": changes.until.text, "version": changes.version, "rows": changes.counts.rows}
+        events.append(Announcement(canonical_uri(one.table.bronze), extra))
+    if one.silver is not None:
+        silver, merged = _merged(worker, one, connect)
+        told |= silver
+        events += merged
+    return told, events
+
+
+def _merged(worker: Worker, one: DatabaseTable, connect: Connect) -> Done:
+    assert one.silver is not None
+    order = MergeOrder(one.table, one.silver, worker.attempt, wait_consistent=one.options.wait_consistent)
+    merged = merge_silver(order, connect=connect)
+    if not isinstance(merged, MergedSilver):
+        return {"silver": None, "reason": merged.reason}, []
+    told = {"silver": merged.rows, "consistent": merged.consistency.passed}
+    if not merged.committed:
+        return told, []
+    extra = {"lsn": merged.position.changes.text, "version": merged.version, "rows": merged.rows}
+    return told, [Announcement(merged.silver, extra)]
+
+
+def _loaded(worker: Worker, one: DatabaseTable, completed: CompletedSnapshot) -> Done:
+    """Follow it at once, so that silver is there after the first run."""
+    events = []
+    if completed.committed:
+        extra = {"lsn": completed.snapshot.text, "version": completed.version, "rows": completed.rows}
+        events.append(Announcement(completed.bronze, extra))
+    told, followed = follow_table(worker, one)
+    return {"loaded": completed.rows, "snapshot": completed.snapshot.text, **told}, [*events, *followed]
+
+
+def _complete(worker: Worker, one: DatabaseTable, staged: list[Any], *, chunked: bool) -> Done:
+    connect, attempt = worker.connect(one), worker.attempt
+    if not chunked:
+        ranges = [StagedRange.from_xcom(item) for item in staged]
+        return _loaded(worker, one, complete_snapshot(one.table, ranges, attempt=attempt, connect=connect))
+    waves = [WaveOutcome.from_xcom(item) for item in staged]
+    completed = complete_waves(one.table, waves, attempt=attempt, connect=connect)
+    if isinstance(completed, Stopped):
+        return {"note": completed.reason}, []
+    return _loaded(worker, one, completed)
+
+
+Stage = Callable[[Worker, DatabaseTable, Mapping[str, Any]], tuple[dict[str, Any], dict[str, Any] | None]]
+
+
+def _read_part(worker: Worker, item: ReadItem, stage: Stage) -> PackOutcome:
+    """A range or a wave of one table: what it staged is for ``complete``."""
+    outcome = PackOutcome()
+    (ref,) = item.tables
+    try:
+        told, outcome.staged = stage(worker, worker.table_of(ref), item.work or {})
+        outcome.tables[ref.name] = told
+    except Exception as exc:  # noqa: BLE001 - as for the tables of a pack
+        outcome.failures[ref.name] = failure_of(ref.name, exc)
+    return outcome
+
+
+def _stage_range(
+    worker: Worker, one: DatabaseTable, work: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    staged = read_range(
+        one.table,
+        PlannedRange.from_xcom(work),
+        attempt=worker.attempt,
+        connect=worker.connect(one),
+        verify_counts=one.options.verify_counts,
+    )
+    return {"read": staged.rows}, staged.to_xcom()
+
+
+def _read_wave(
+    worker: Worker, one: DatabaseTable, work: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    outcome = read_wave(
+        one.table,
+        PlannedWave.from_xcom(work),
+        attempt=worker.attempt,
+        connect=worker.connect(one),
+    )
+    if isinstance(outcome, Stopped):
+        return {"note": outcome.reason}, None
+    return {"read": outcome.rows}, outcome.to_xcom()
+
+
+def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
+    """Open a chunked snapshot and find its bounds, which are stored: the next run reads its waves."""
+    request = chunked_request(worker.attempt, one, ref, max_waves=one.options.max_waves)
+    planned = plan_chunks(request, connect=worker.connect(one))
+    if isinstance(planned, Stopped):
+        return {"note": planned.reason}, []
+    return {"waves": planned[0].waves, "note": "its chunks are planned; the next run reads them"}, []
+
+
+def chunked_request(attempt: Attempt, one: DatabaseTable, ref: TableRef, *, max_waves: int) -> ChunkedRequest:
+    """What a table's options say about its chunks."""
+    options = one.options
+    return ChunkedRequest(
+        table=one.table,
+        attempt=attempt,
+        chunk_rows=options.chunk_rows,
+        max_waves=max_waves,
+        chunks_per_wave=options.chunks_per_wave,
+        resnapshot=ref.resnapshot,
+        wait_seconds=options.wait_seconds,
+        max_seconds=options.max_seconds,
+        min_headroom_hours=options.min_headroom_hours,
+    )
+
+
+def _is_staged(result: Mapping[str, Any] | None) -> bool:
+    return result is not None and result.get("staged") is not None
+
+
+def failure_of(name: str, exc: Exception) -> TableFailure:
+    """Log it, and say it as ``report`` will."""
+    if isinstance(exc, OSError):  # delta-rs and Arrow raise it for all that a store says
+        exc = StorageFailed(
+            f"{name}: a folder or an object store of its Delta tables failed: {' '.join(str(exc).split())}. "
+            "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
+        )
+    failure = TableFailure.of(exc)
+    log.error("%s: %s: %s", name, failure.error, failure.message)
+    if not isinstance(exc, MssqlCdcError):  # not foreseen: the frames say more than the message
+        log.error("%s: where it failed", name, exc_info=exc)
+    return failure
