@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?=
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest
-PLAIN := -q -m "not soak"
+PLAIN := -q -m "not soak and not distributed"
 PARALLEL := -n auto --dist loadfile
 ARGS ?=
 ROUNDS ?= 200
@@ -16,7 +16,7 @@ GRAMMAR_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios bench load ui docs dist clean
+	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios distributed bench load ui docs dist clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,17 @@ test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of t
 	$(COLLECTING) $(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
 
 scenarios: $(VENV)/.made ## all of them; Airflow on PostgreSQL where it is installed
-	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -o faulthandler_timeout=0 tests/scenarios $(ARGS)
+	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -m "not distributed" -o faulthandler_timeout=0 \
+		tests/scenarios $(ARGS)
+	$(MAKE) --no-print-directory distributed ARGS=
+
+distributed: .venv-distributed/.made ## a database of 40 tables by Celery workers that share no disk; needs PostgreSQL
+	MSSQL_CDC_AIRFLOW_DB=postgres .venv-distributed/bin/python -m pytest -q -m distributed -o faulthandler_timeout=0 \
+		tests/scenarios/distributed $(ARGS)
+
+.venv-distributed/.made: pyproject.toml .ci/environment .ci/system_libraries.py
+	PYTHON="$(PYTHON)" .ci/environment .venv-distributed --distributed
+	@touch $@
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
 	$(COLLECTING) $(PYTEST) $(PLAIN) tests/dags $(ARGS)
@@ -105,5 +115,5 @@ dist: ## the wheel and the sdist, checked and tried as a user gets them
 	PYTHON="$(PYTHON)" .ci/distribution dist
 
 clean: ## environments, caches and what the demo left
-	rm -rf .venv .venv-docs .venv-oldest .venv-grammar .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist docs/_build
+	rm -rf .venv .venv-docs .venv-oldest .venv-grammar .venv-distributed .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

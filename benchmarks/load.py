@@ -14,10 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
 from benchmarks.load_report import Load, Outcome, report
@@ -64,7 +61,7 @@ def run(airflow: RunningAirflow, load: Load) -> Outcome:
             told = time.monotonic()
             _say(f"{told - started:.0f} s: {_progress(airflow, load)}; {watched.summary()}")
     seconds = time.monotonic() - started
-    tasks = [task for dag_id, run in runs.items() for task in all_tasks(airflow, dag_id, run)]
+    tasks = [task for dag_id, run in runs.items() for task in airflow.tasks(dag_id, run)]
     database = airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].partition(":")[0]
     return Outcome(database, seconds, watched, states, tasks)
 
@@ -90,18 +87,6 @@ def _progress(airflow: RunningAirflow, load: Load) -> str:
     except (OSError, ValueError) as exc:
         return f"the api-server did not answer: {exc}"
     return f"{tables} of {load.tables} tables, {done} of {load.tasks} tasks done, {failed} failed"
-
-
-def all_tasks(airflow: RunningAirflow, dag_id: str, run: str) -> Iterator[dict[str, Any]]:
-    """Page by page: one page holds a hundred."""
-    offset = 0
-    while True:
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run)}/taskInstances"
-        page = airflow.call("GET", f"{path}?limit=100&offset={offset}&order_by=id")["task_instances"]
-        yield from page
-        offset += len(page)
-        if len(page) < 100:
-            return
 
 
 def main() -> int:

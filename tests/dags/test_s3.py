@@ -18,9 +18,9 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.lake.facts import write_facts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
-from tests.dags.conftest import S3_SECRET
 from tests.dags.harness import clear_and_rerun, returned, run, states
 from tests.support.losing_proxy import Mode, losing_proxy
+from tests.support.s3_api import SECRET as S3_SECRET
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -24,10 +24,10 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator
 from airflow_provider_mssql_cdc.source.session import SourceSession
-from tests.dags.conftest import S3_SECRET
 from tests.dags.harness import clear_and_rerun, returned, run, states
 from tests.dags.test_s3 import stored_by_airflow
 from tests.support.losing_proxy import losing_proxy
+from tests.support.s3_api import SECRET as S3_SECRET
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

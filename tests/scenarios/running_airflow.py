@@ -21,10 +21,12 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from tests.scenarios.components import Components
-from tests.scenarios.postgres import free_port, postgres
+from tests.scenarios.postgres import postgres
+from tests.support.ports import free_port
 
 READY_WITHIN_SECONDS = 180
 COMMAND_TRIES = 5
+PAGE = 100
 DATABASE = "MSSQL_CDC_AIRFLOW_DB"
 """Names what Airflow keeps its own state in: sqlite, postgres, or auto (postgres where it is installed)."""
 EXECUTABLE = Path(sys.executable).with_name("airflow")
@@ -107,8 +109,14 @@ class RunningAirflow:
         return str(eventually(ended, what=f"{dag_id} {run_id} ends", seconds=seconds, every=1))
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        answer = self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances?limit=100")
-        return list(answer["task_instances"])
+        """Every task instance of a run, page by page."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances?limit={PAGE}&order_by=id"
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.call("GET", f"{path}&offset={len(found)}")["task_instances"]
+            found += page
+            if len(page) < PAGE:
+                return found
 
     def task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any] | None:
         found = self.tasks(dag_id, run_id)
@@ -232,7 +240,7 @@ def _database(home: Path) -> Iterator[str]:
     wanted = os.environ.get(DATABASE, "sqlite")
     assert wanted in {"sqlite", "postgres", "auto"}, f"{DATABASE}={wanted}: sqlite, postgres or auto"
     with postgres() if wanted != "sqlite" else contextlib.nullcontext() as url:
-        assert url or wanted != "postgres", f"{DATABASE}=postgres: PostgreSQL is not installed here"
+        assert url or wanted != "postgres", f"{DATABASE}=postgres: install Debian's package postgresql"
         yield url or f"sqlite:///{home}/airflow.db?timeout=60"
 
 
