@@ -26,7 +26,7 @@ from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, Pl
 from airflow_provider_mssql_cdc.model.state import Coverage, SourceIdentity
 from airflow_provider_mssql_cdc.planning.keys import choose_key
 from airflow_provider_mssql_cdc.planning.types import plan_columns
-from airflow_provider_mssql_cdc.planning.windows import DataInterval, Reach
+from airflow_provider_mssql_cdc.planning.windows import DataInterval, InstanceChanges
 from airflow_provider_mssql_cdc.source.catalog import SourceDescription, described_columns
 from airflow_provider_mssql_cdc.source.instances import refreshed, visible_instances
 from airflow_provider_mssql_cdc.source.watermarks import low_and_captured
@@ -102,29 +102,29 @@ class ChangeSource:
             self._siblings = tuple(other for other in found if other.identity != self.instance.identity)
         return self._siblings
 
-    def reach(self, instance: CaptureInstance | None = None) -> Reach:
+    def available(self, instance: CaptureInstance | None = None) -> InstanceChanges:
         """What an instance can give at this moment: its low watermark is asked for anew."""
         asked = instance or self.instance
-        return Reach(asked, *low_and_captured(self.session, asked))
+        return InstanceChanges(asked, *low_and_captured(self.session, asked))
 
-    def bridges(self) -> list[Reach]:
+    def other_instances(self) -> list[InstanceChanges]:
         """What the table's other capture instances can give; asked when the configured one does not do.
 
         Those that are not ready give nothing.
         """
-        reaches = []
+        found = []
         for sibling in self.siblings:
             with contextlib.suppress(NotReadyYet):
-                reaches.append(self.reach(sibling))
-        return reaches
+                found.append(self.available(sibling))
+        return found
 
-    def still_there(self, instance: CaptureInstance) -> Reach:
+    def still_there(self, instance: CaptureInstance) -> InstanceChanges:
         """The reach of an instance after a read: the same change table, and its low watermark now.
 
         :raises NotReadyYet: the instance was dropped, or made anew, while it was read.
         """
         try:
-            return self.reach(refreshed(self.session, instance))
+            return self.available(refreshed(self.session, instance))
         except SourceObjectMissing as exc:
             raise NotReadyYet(
                 f"{self.table.label}: capture instance {instance.name} was dropped or made anew while it was "

@@ -41,7 +41,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.windows import (
     DataInterval,
     Extend,
-    Leave,
+    NothingToDo,
     Reading,
     Repair,
     choose_reading,
@@ -141,10 +141,12 @@ def _read(run: ChangesRun, window: Window, *, batch: int, prefix: str) -> Window
 
 def _pieces(run: ChangesRun, window: Window) -> list[tuple[CaptureInstance, Window]]:
     """All of them, before the first is read."""
-    configured = run.source.reach()
-    others = () if configured.keeps(window.after) else run.source.bridges()
+    configured = run.source.available()
+    others = () if configured.continues(window.after) else run.source.other_instances()
     try:
-        return [(reach.instance, piece) for reach, piece in readings_of(window, configured, others=others)]
+        return [
+            (available.instance, piece) for available, piece in readings_of(window, configured, others=others)
+        ]
     except LookupError as exc:
         raise RetentionGap(
             f"{run.table.label}: the changes in {window} have been purged, in part at least (the lowest one "
@@ -197,7 +199,7 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
     bronze.check_identity(source.identity)
     bronze.check_object(source.identity)
     if bronze.state.coverage is None:
-        start = source.reach().reached
+        start = source.available().reached
         begin_coverage(
             bronze,
             start,
@@ -212,8 +214,8 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
 def _act(run: ChangesRun) -> Outcome:
     interval = run.request.interval
     if not run.request.to_interval_end or interval is None:
-        reach = run.source.reach()
-        return extend_changes(run, reach.captured or reach.reached)
+        available = run.source.available()
+        return extend_changes(run, available.captured or available.reached)
     return _by_interval(run, interval)
 
 
@@ -223,7 +225,9 @@ def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
         return Waiting(interval.end, how_far(run.session))
     lower, _ = commits_before(run.session, interval.start)
     base = run.coverage.base
-    kept = run.source.reach().keeps(base) or any(reach.keeps(base) for reach in run.source.bridges())
+    kept = run.source.available().continues(base) or any(
+        available.continues(base) for available in run.source.other_instances()
+    )
     decision = decide_interval(run.coverage, interval, lower=lower, upper=upper, base_kept=kept)
     if isinstance(decision, Extend):
         return extend_changes(run, decision.until)
@@ -232,7 +236,7 @@ def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
     return _left(run, decision)
 
 
-def _left(run: ChangesRun, decision: Leave) -> Outcome:
+def _left(run: ChangesRun, decision: NothingToDo) -> Outcome:
     if decision.skipped:
         return Skipped(f"{run.table.label}: {decision.reason}")
     log.info("%s: %s; nothing to do", run.table.label, decision.reason)
@@ -249,7 +253,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
     first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
     while (reading := _next_reading(run, bound)) is not None:
         try:
-            rows = _extend_once(run, Window(run.position, reading.until), reading.reach.instance)
+            rows = _extend_once(run, Window(run.position, reading.until), reading.available.instance)
         except PositionMoved as exc:
             lost += 1
             if lost >= _LOST_AT_MOST:
@@ -290,8 +294,8 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
 
     :raises RetentionGap: nobody keeps what follows.
     """
-    configured, position = run.source.reach(), run.position
-    others = () if configured.keeps(position) else run.source.bridges()
+    configured, position = run.source.available(), run.position
+    others = () if configured.continues(position) else run.source.other_instances()
     reading = choose_reading(position, configured, others=others, bound=bound)
     if reading is None:
         refuse_gap(run, configured, position=position)

@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState
 from airflow_provider_mssql_cdc.planning.coverage import HistoryAnswers, is_proven_gap, other_history
-from airflow_provider_mssql_cdc.planning.windows import Reach
+from airflow_provider_mssql_cdc.planning.windows import InstanceChanges
 from airflow_provider_mssql_cdc.source.instances import visible_instances
 from airflow_provider_mssql_cdc.source.watermarks import (
     captured,
@@ -233,44 +233,44 @@ def headroom_hours(session: SourceSession, instance: CaptureInstance, *, positio
 REMEDY = "mssql_cdc_bootstrap(resnapshot=True)"
 
 
-def refuse_gap(run: ChangesRun, reach: Reach, *, position: Lsn) -> None:
+def refuse_gap(run: ChangesRun, available: InstanceChanges, *, position: Lsn) -> None:
     """Fail when changes just above the position have been purged, with a ``gap`` facts row.
 
-    :param reach: of the instance that is to lead on, or has just been read, seen on this session now.
+    :param available: of the instance that is to lead on, or has just been read, seen on this session now.
     :raises RetentionGap: with what was lost and the way back.
     """
-    if reach.keeps(position):
+    if available.continues(position):
         return
     if position != run.position:
         raise RetentionGap(
             f"{run.table.label}: changes above {position} were purged while they were read again (the lowest "
-            f"one kept is at {reach.low}). Bronze is left as it is, it still holds what was read then"
+            f"one kept is at {available.low}). Bronze is left as it is, it still holds what was read then"
         )
-    _record_gap(run, reach, position)
+    _record_gap(run, available, position)
     raise RetentionGap(
-        f"{run.table.label}: changes above {position} have been purged, or were never recorded: the lowest "
-        f"one that capture instance {reach.instance.name} keeps is at {reach.low}. Changes between the two "
-        f"are lost to bronze, so its position stays where it is. The way back is a new snapshot, {REMEDY}; "
-        "changes go on from it. If runs are further apart than retention, raise it: sys.sp_cdc_change_job "
-        "@job_type = 'cleanup', @retention = minutes"
+        f"{run.table.label}: CDC cleanup has purged changes above {position}, or they were never "
+        f"recorded: the oldest change of capture instance {available.instance.name} is at {available.low}. "
+        f"Bronze keeps its position. Take a new snapshot, {REMEDY}; changes continue from it. If runs are "
+        "further apart than retention, raise it: sys.sp_cdc_change_job @job_type = 'cleanup', "
+        "@retention = minutes"
     )
 
 
-def _record_gap(run: ChangesRun, reach: Reach, position: Lsn) -> None:
+def _record_gap(run: ChangesRun, available: InstanceChanges, position: Lsn) -> None:
     stamp = run.state.stamp
     lost_from = stamp.time if stamp is not None and stamp.lsn == position else None
-    low_time = commit_time(run.session, reach.low)
+    low_time = commit_time(run.session, available.low)
     row = FactsRow(
         event="gap",
         target=run.bronze.location.uri,
-        capture_instance=reach.instance.name,
+        capture_instance=available.instance.name,
         end_lsn=position,
         end_commit_ts=lost_from,
-        max_lsn=reach.low,
+        max_lsn=available.low,
         max_commit_ts=low_time,
         lost_from_ts=lost_from or _known_time(run, position),
-        lost_to_ts=low_time or reach.instance.create_date.replace(tzinfo=UTC),
-        detail={"position": position.text, "low": reach.low.text, "remedy": REMEDY},
+        lost_to_ts=low_time or available.instance.create_date.replace(tzinfo=UTC),
+        detail={"position": position.text, "low": available.low.text, "remedy": REMEDY},
     )
     write_change_facts(run, row, identifier=facts_identifier(row.target, "gap", position))
 

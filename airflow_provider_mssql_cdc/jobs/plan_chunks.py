@@ -30,7 +30,13 @@ from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.planning.chunks import begin_chunks, find_bounds
 from airflow_provider_mssql_cdc.planning.coverage import is_other_object, is_proven_gap
 from airflow_provider_mssql_cdc.planning.ranges import drive
-from airflow_provider_mssql_cdc.planning.snapshots import GoOn, KeepStored, OpenNew, decide_run, missing_waves
+from airflow_provider_mssql_cdc.planning.snapshots import (
+    AlreadyStored,
+    OpenNew,
+    ResumeLoad,
+    decide_run,
+    missing_waves,
+)
 from airflow_provider_mssql_cdc.planning.snapshots import chunks_per_wave as wave_size
 from airflow_provider_mssql_cdc.source.measure import check_key
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, low
@@ -208,7 +214,7 @@ def plan_chunks(
         source = loadable_table(session, table, also=partial(problems_with, location))
         bronze = bronze_for_snapshot(session, location, source, resnapshot=request.resnapshot)
         work = _open_or_go_on(session, source, bronze, request=request, started_at=started_at)
-        if isinstance(work, KeepStored):
+        if isinstance(work, AlreadyStored):
             log.info("%s: bronze holds snapshot %s; nothing is read", table.label, work.snapshot)
             return [PlannedWave(work.snapshot, 0, 1, done=True)]
         on_step("opened")
@@ -269,7 +275,7 @@ def _open_or_go_on(
     *,
     request: ChunkedRequest,
     started_at: datetime,
-) -> Opened | GoOn | KeepStored:
+) -> Opened | ResumeLoad | AlreadyStored:
     run = request.attempt.run
     decision = decide_run(
         bronze.state,
@@ -302,7 +308,7 @@ def _open(
     *,
     request: ChunkedRequest,
     snapshot: Lsn,
-) -> Opened | GoOn | KeepStored:
+) -> Opened | ResumeLoad | AlreadyStored:
     instance, coverage = source.description.instance, bronze.state.coverage
     gap = is_proven_gap(coverage, low(session, instance))
     opened = open_snapshot(

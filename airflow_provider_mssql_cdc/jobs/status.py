@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.chunks import Progress, StoredPlan
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
-from airflow_provider_mssql_cdc.planning.snapshots import WaveEnd, pace_of
+from airflow_provider_mssql_cdc.planning.snapshots import WaveEnd, load_rate
 from airflow_provider_mssql_cdc.source.catalog import describe
 from airflow_provider_mssql_cdc.source.instances import choose_instance, visible_instances
 from airflow_provider_mssql_cdc.source.watermarks import (
@@ -111,8 +111,8 @@ def status(table: MssqlCdcTable, *, connect: Connect | None = None) -> Progress:
 def _lost_changes(session: SourceSession, table: MssqlCdcTable, position: Lsn) -> str | None:
     """That nothing leads on from the position, neither by its instance nor by another of the table."""
     source = ChangeSource(session, table)
-    configured = source.reach()
-    if any(reach.keeps(position) for reach in (configured, *source.bridges())):
+    configured = source.available()
+    if any(available.continues(position) for available in (configured, *source.other_instances())):
         return None
     return (
         f"changes above {position} have been purged (the lowest one that is kept is at {configured.low}): "
@@ -150,7 +150,7 @@ def progress_of(bronze: Bronze, plan: StoredPlan) -> Progress:
     """How far the waves of a finished plan are, as this handle sees it."""
     landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
     chunks_done = sum(plan.chunk_count_of(wave) for wave in landed)
-    pace = pace_of(
+    rate = load_rate(
         [
             WaveEnd(one.horizon.time, one.rows, plan.chunk_count_of(one.wave))
             for one in landed.values()
@@ -166,6 +166,6 @@ def progress_of(bronze: Bronze, plan: StoredPlan) -> Progress:
         chunks_done=chunks_done,
         chunks=plan.chunks,
         rows=sum(one.rows for one in landed.values()),
-        rows_per_second=None if pace is None else pace.rows_per_second,
-        expected_end=pace.end(since=datetime.now(UTC), chunks=missing) if pace and missing else None,
+        rows_per_second=None if rate is None else rate.rows_per_second,
+        expected_end=rate.end(since=datetime.now(UTC), chunks=missing) if rate and missing else None,
     )

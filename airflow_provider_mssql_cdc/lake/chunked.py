@@ -36,8 +36,8 @@ from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.coverage import is_other_object
 from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
-    GoOn,
-    KeepStored,
+    AlreadyStored,
+    ResumeLoad,
     coverage_after_opening,
     decide_opening,
     refuse_ended,
@@ -68,7 +68,7 @@ def open_snapshot(
     gap_position: Lsn | None,
     run: str,
     run_id: str,
-) -> Opened | GoOn | KeepStored:
+) -> Opened | ResumeLoad | AlreadyStored:
     """Record S in bronze, and start or re-base coverage at it; or say which snapshot is there already.
 
     Leaves the handle on the newest version.
@@ -81,7 +81,7 @@ def open_snapshot(
     :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     """
 
-    def once() -> Opened | GoOn | KeepStored:
+    def once() -> Opened | ResumeLoad | AlreadyStored:
         state = bronze.state
         if not resnapshot:
             bronze.check_object(identity)

@@ -36,7 +36,7 @@ from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
 from airflow_provider_mssql_cdc.planning.coverage import is_other_object
 from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
-    KeepStored,
+    AlreadyStored,
     coverage_after,
     decide_completion,
     decide_snapshot_commit,
@@ -149,7 +149,7 @@ def commit_snapshot(
         decision = decide_snapshot_commit(
             bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds, other_object=other
         )
-        if isinstance(decision, KeepStored):
+        if isinstance(decision, AlreadyStored):
             return held_snapshot(bronze)
         _refuse_shared_lsn(bronze, snapshot)
         bronze.check_columns(columns)
@@ -199,7 +199,7 @@ def commit_completion(
         bronze.check_identity(identity)
         bronze.check_object(identity)
         decision = decide_completion(bronze.state, snapshot)
-        if isinstance(decision, KeepStored):
+        if isinstance(decision, AlreadyStored):
             return held_snapshot(bronze)
         landed = landed_waves(bronze.table, snapshot, waves)
         refuse_missing(missing_waves(waves, landed), snapshot=snapshot, waves=waves)

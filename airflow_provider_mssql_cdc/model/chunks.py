@@ -277,11 +277,11 @@ class Progress:
             return f"{self.state}, {self.chunks} chunk(s) planned so far"
         if not self.waves:
             return f"{self.rows:,} rows in bronze"
-        pace = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
+        rate = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
         end = "" if self.expected_end is None else f", expected end {self.expected_end:%Y-%m-%d %H:%M} UTC"
         return (
             f"{self.waves_done} of {self.waves} wave(s), {self.chunks_done} of {self.chunks} chunk(s), "
-            f"{self.rows:,} rows in bronze{pace}{end}"
+            f"{self.rows:,} rows in bronze{rate}{end}"
         )
 
     def to_json(self) -> dict[str, Any]:

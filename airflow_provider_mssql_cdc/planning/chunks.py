@@ -28,7 +28,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 SLICES_PER_CHUNK = 8
 MIN_SLICES, MAX_SLICES = 1024, 100_000
-MAX_GRIDS = 4
+MAX_SPANS = 4
 """A span of up to this many times 2**63 - 1 is counted; a wider decimal key is cut by seeks."""
 _LONGEST = 2**63 - 1
 
@@ -42,7 +42,7 @@ class Slice:
     rows: int
 
 
-def fits_a_grid(column: Column) -> bool:
+def can_be_counted(column: Column) -> bool:
     """Whole numbers and dates without NULLs, which no slice would hold."""
     return not column.nullable and (is_whole_number(column.sql_type) or column.sql_type.name == "date")
 
@@ -59,7 +59,7 @@ def text_of(column: Column, number: int) -> str:
     return str(number)
 
 
-def grid_bounds(
+def counted_bounds(
     table: SourceTable,
     column: Column,
     *,
@@ -164,7 +164,7 @@ RowsOf = Sequence[Mapping[str, Any]]
 MAX_CHUNKS = 200_000
 """More than this is refused: the plan, its waves and the log of bronze would outgrow what they are for."""
 
-_WIDEST = MAX_GRIDS * (2**63 - 1)
+_WIDEST = MAX_SPANS * (2**63 - 1)
 
 
 def begin_chunks(
@@ -204,7 +204,7 @@ def _method(keys: KeyChoice, low: Bound, high: Bound, *, estimate: int | None) -
     names = ", ".join(column.name for column in columns)
     known = "rows unknown" if estimate is None else f"about {estimate} rows"
     column = columns[0]
-    if len(columns) == 1 and fits_a_grid(column) and low[0] is not None and high[0] is not None:
+    if len(columns) == 1 and can_be_counted(column) and low[0] is not None and high[0] is not None:
         span = number_of(column, high[0]) - number_of(column, low[0]) + 1
         if keys.split_is_unique and is_whole_number(column.sql_type) and is_dense(span, estimate):
             return "arithmetic", f"dense key {names}: {known} over {span} numbers"
@@ -269,7 +269,7 @@ def _by_grid(
     table: SourceTable, column: Column, plan: StoredPlan, found: Callable[[Bound], None]
 ) -> Generator[Statement, RowsOf, None]:
     first, last = _ends(column, plan)
-    yield from grid_bounds(
+    yield from counted_bounds(
         table,
         column,
         first=first,

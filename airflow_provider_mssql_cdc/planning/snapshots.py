@@ -120,7 +120,7 @@ class AddSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepStored:
+class AlreadyStored:
     """Add nothing: this snapshot is in bronze and is what the task returns."""
 
     snapshot: Lsn
@@ -128,7 +128,7 @@ class KeepStored:
 
 def decide_snapshot_commit(
     state: BronzeState, snapshot: Lsn, *, resnapshot: bool, gap: bool, other_object: bool = False
-) -> AddSnapshot | KeepStored:
+) -> AddSnapshot | AlreadyStored:
     """The decision for snapshot S, all of whose ranges are staged and which is still retained.
 
     :param resnapshot: S is to replace the stored snapshot.
@@ -139,7 +139,7 @@ def decide_snapshot_commit(
     """
     stored = state.snapshot
     if stored is not None and (stored >= snapshot or not resnapshot):
-        return KeepStored(stored)
+        return AlreadyStored(stored)
     if other_object:
         refuse_changes_above(state, snapshot)
     rebase = state.coverage is None or other_object or (gap and snapshot > state.coverage.changes)
@@ -156,7 +156,7 @@ def coverage_after(state: BronzeState, snapshot: Lsn, *, decision: AddSnapshot) 
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class ResumeLoad:
     """A chunked snapshot is being loaded: go on with it, whatever this run was asked for."""
 
     snapshot: Lsn
@@ -169,7 +169,7 @@ class OpenNew:
 
 def decide_run(
     state: BronzeState, *, resnapshot: bool, snapshot_of_run: Lsn | None, other_object: bool = False
-) -> GoOn | KeepStored | OpenNew:
+) -> ResumeLoad | AlreadyStored | OpenNew:
     """What a run of ``plan`` works on.
 
     :param snapshot_of_run: S that this Airflow run has opened or completed as a resnapshot, if any.
@@ -178,9 +178,9 @@ def decide_run(
     if resnapshot and (snapshot_of_run is None or other_object):
         return OpenNew()
     if state.unfinished is not None:
-        return GoOn(state.unfinished)
+        return ResumeLoad(state.unfinished)
     if state.snapshot is not None:
-        return KeepStored(state.snapshot)
+        return AlreadyStored(state.snapshot)
     return OpenNew()
 
 
@@ -192,7 +192,7 @@ def decide_opening(
     snapshot_of_run: Lsn | None,
     gap: bool,
     other_object: bool = False,
-) -> GoOn | KeepStored | AddSnapshot:
+) -> ResumeLoad | AlreadyStored | AddSnapshot:
     """Whether S is opened, on the handle that commits it.
 
     :param gap: increment(position) is below the low watermark, seen on the session that recorded S.
@@ -237,13 +237,13 @@ def refuse_ended(state: BronzeState, snapshot: Lsn) -> None:
         )
 
 
-def decide_completion(state: BronzeState, snapshot: Lsn) -> AddSnapshot | KeepStored:
+def decide_completion(state: BronzeState, snapshot: Lsn) -> AddSnapshot | AlreadyStored:
     """Whether S, all of whose waves are in bronze, becomes the complete snapshot.
 
     :raises Superseded: no changes lead on from it, or it was given up.
     """
     if state.snapshot is not None and state.snapshot >= snapshot:
-        return KeepStored(state.snapshot)
+        return AlreadyStored(state.snapshot)
     refuse_ended(state, snapshot)
     return AddSnapshot(rebase=False)
 
@@ -297,7 +297,7 @@ class WaveEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LoadRate:
     """Over the last hour in which waves ended; times in which no run was at work fall out with it."""
 
     rows_per_second: float
@@ -310,7 +310,7 @@ class Pace:
         return since + timedelta(seconds=chunks / self.chunks_per_second)
 
 
-def pace_of(ends: Sequence[WaveEnd]) -> Pace | None:
+def load_rate(ends: Sequence[WaveEnd]) -> LoadRate | None:
     """None with fewer than two waves, or with two at one moment."""
     if not ends:
         return None
@@ -320,4 +320,4 @@ def pace_of(ends: Sequence[WaveEnd]) -> Pace | None:
     if seconds <= 0:
         return None
     later = recent[1:]
-    return Pace(sum(end.rows for end in later) / seconds, sum(end.chunks for end in later) / seconds)
+    return LoadRate(sum(end.rows for end in later) / seconds, sum(end.chunks for end in later) / seconds)

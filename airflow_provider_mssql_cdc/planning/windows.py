@@ -13,7 +13,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import Coverage
 
-GRID_STEP = timedelta(minutes=15)
+CLOCK_STEP = timedelta(minutes=15)
 """Clocks change at a quarter of an hour of UTC, so a grid of them shows every change."""
 
 
@@ -48,8 +48,8 @@ class WallClock:
     @classmethod
     def shifted(cls, at: datetime, offset: timedelta) -> WallClock:
         """A clock that keeps one offset: all that is known of a server that cannot tell its zone."""
-        base = grid_start(at)
-        return cls(((base, local_of(base, offset)), (base + GRID_STEP, local_of(base + GRID_STEP, offset))))
+        base = quarter_hour_of(at)
+        return cls(((base, local_of(base, offset)), (base + CLOCK_STEP, local_of(base + CLOCK_STEP, offset))))
 
     def repeated(self) -> Iterator[tuple[RepeatedHour, datetime]]:
         """Each stretch that it shows twice, with the local time at which it begins."""
@@ -59,7 +59,7 @@ class WallClock:
                 yield RepeatedHour(after - back, after), wall_after
 
 
-def grid_start(at: datetime) -> datetime:
+def quarter_hour_of(at: datetime) -> datetime:
     """The quarter hour of UTC that an instant lies in."""
     at = at.astimezone(UTC)
     return at.replace(minute=at.minute - at.minute % 15, second=0, microsecond=0)
@@ -77,7 +77,7 @@ def wall_cut(at: datetime, clock: WallClock) -> datetime:
     spring an hour is missing and nothing is ambiguous.
     """
     at = at.astimezone(UTC)
-    local = dict(clock.ticks)[grid_start(at)] + (at - grid_start(at))
+    local = dict(clock.ticks)[quarter_hour_of(at)] + (at - quarter_hour_of(at))
     for hour, begins in clock.repeated():
         ends = begins + (hour.change - hour.first)
         if begins < local < ends or (local == begins and at >= hour.change):
@@ -100,7 +100,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class NothingToDo:
     """There is nothing to do; ``skipped`` when the run asked for something that cannot be done."""
 
     reason: str
@@ -121,7 +121,7 @@ def decide_interval(
     lower: Lsn | None,
     upper: Lsn | None,
     base_kept: bool,
-) -> Extend | Repair | Leave:
+) -> Extend | Repair | NothingToDo:
     """What a run with this interval does at this position.
 
     :param lower: the last commit before the interval's start; None when the server knows none that early.
@@ -133,16 +133,16 @@ def decide_interval(
     if upper is not None and upper > coverage.changes:
         return Extend(upper)
     if interval.is_empty:
-        return Leave(EMPTY_INTERVAL, skipped=True)
+        return NothingToDo(EMPTY_INTERVAL, skipped=True)
     if upper is None and not base_kept:
         raise _purged(interval)
     if upper is None or upper <= coverage.base:
-        return Leave(f"the interval ends before the first change in bronze, above {coverage.base}")
+        return NothingToDo(f"the interval ends before the first change in bronze, above {coverage.base}")
     if lower is None and not base_kept:
         raise _purged(interval)
     after = coverage.base if lower is None else max(lower, coverage.base)
     if after >= upper:
-        return Leave("no commit of the database lies in the interval")
+        return NothingToDo("no commit of the database lies in the interval")
     return Repair(Window(after, upper))
 
 
@@ -158,7 +158,7 @@ _QUARTER_HOUR = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class InstanceChanges:
     """The part of the log that one capture instance can give, seen on one session.
 
     :param low: the lowest LSN from which it keeps changes.
@@ -175,7 +175,7 @@ class Reach:
         start = self.instance.start_lsn or self.low
         return max(self.captured or start.decremented(), start.decremented())
 
-    def keeps(self, position: Lsn) -> bool:
+    def continues(self, position: Lsn) -> bool:
         """Whether every change above ``position`` is still there."""
         return position.incremented() >= self.low
 
@@ -184,12 +184,12 @@ class Reach:
 class Reading:
     """Read ``(position, until]`` from this instance; ``until`` at the position means there is nothing yet."""
 
-    reach: Reach
+    available: InstanceChanges
     until: Lsn
 
 
 def choose_reading(
-    position: Lsn, configured: Reach, *, others: Sequence[Reach] = (), bound: Lsn
+    position: Lsn, configured: InstanceChanges, *, others: Sequence[InstanceChanges] = (), bound: Lsn
 ) -> Reading | None:
     """The instance that leads on from a position; None is a gap.
 
@@ -198,19 +198,23 @@ def choose_reading(
     configured instance says nothing about how far capture has come, so the other one is read up to what
     capture has reached and not beyond.
     """
-    if configured.keeps(position):
+    if configured.continues(position):
         return Reading(configured, max(position, min(bound, configured.reached)))
-    bridges = [reach for reach in others if reach.keeps(position) and not reach.instance.drop_pending]
-    if not bridges:
+    candidates = [
+        available
+        for available in others
+        if available.continues(position) and not available.instance.drop_pending
+    ]
+    if not candidates:
         return None
-    bridge = max(bridges, key=lambda reach: reach.low)
-    end = min(bound, configured.low.decremented(), bridge.captured or position)
-    return Reading(bridge, max(position, end))
+    chosen = max(candidates, key=lambda available: available.low)
+    end = min(bound, configured.low.decremented(), chosen.captured or position)
+    return Reading(chosen, max(position, end))
 
 
 def readings_of(
-    window: Window, configured: Reach, *, others: Sequence[Reach] = ()
-) -> Iterator[tuple[Reach, Window]]:
+    window: Window, configured: InstanceChanges, *, others: Sequence[InstanceChanges] = ()
+) -> Iterator[tuple[InstanceChanges, Window]]:
     """The pieces in which a window of known changes is read again, each by one instance.
 
     :raises LookupError: a part of it is kept by none; nothing has been read when the caller lists first.
@@ -220,7 +224,7 @@ def readings_of(
         reading = choose_reading(position, configured, others=others, bound=window.until)
         if reading is None or reading.until <= position:
             raise LookupError(position.text)
-        yield reading.reach, Window(position, reading.until)
+        yield reading.available, Window(position, reading.until)
         position = reading.until
 
 

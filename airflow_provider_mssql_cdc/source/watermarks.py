@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.model.capture import CaptureInstance, CommitStam
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES
-from airflow_provider_mssql_cdc.planning.windows import GRID_STEP, WallClock, grid_start, wall_cut
+from airflow_provider_mssql_cdc.planning.windows import CLOCK_STEP, WallClock, quarter_hour_of, wall_cut
 from airflow_provider_mssql_cdc.source.instances import refreshed
 from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 from airflow_provider_mssql_cdc.tsql import cdc
@@ -261,9 +261,11 @@ def _clock_around(session: SourceSession, at: datetime) -> WallClock:
     """Two hours of the named zone on either side of an instant."""
     zone = zone_of(session)
     assert zone.name is not None
-    base = grid_start(at)
+    base = quarter_hour_of(at)
     rows = session.rows(cdc.wall_clock(base.replace(tzinfo=None), zone.name), doing=_ASKING_CAPTURE)
-    ticks = [(base + GRID_STEP * int(row["step"]), datetime.fromisoformat(row["local_time"])) for row in rows]
+    ticks = [
+        (base + CLOCK_STEP * int(row["step"]), datetime.fromisoformat(row["local_time"])) for row in rows
+    ]
     return WallClock(tuple(ticks))
 
 

@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "changes: a gap is not stepped over",
-        "Reach.keeps",
+        "InstanceChanges.continues",
         "position.incremented() >= self.low",
         "True",
         f"{CHANGE_GUARDS}::test_a_gap_is_recorded_refused_and_moves_nothing",
@@ -111,14 +111,14 @@ MUTANTS = (
     Mutant(
         "changes: below a newer instance's start capture itself is the bound",
         "choose_reading",
-        "min(bound, configured.low.decremented(), bridge.captured or position)",
+        "min(bound, configured.low.decremented(), chosen.captured or position)",
         "min(bound, configured.low.decremented())",
         f"{CHANGE_GUARDS}::test_below_the_newer_instances_start_nothing_is_taken_for_read_before_capture_was_there",
     ),
     Mutant(
         "changes: windows are cut where the newer instance begins",
         "choose_reading",
-        "configured.keeps(position)",
+        "configured.continues(position)",
         "True",
         f"{WINDOWS}::test_the_instance_that_leads_on",
     ),

@@ -29,7 +29,7 @@ from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.planning.snapshots import GoOn, KeepStored
+from airflow_provider_mssql_cdc.planning.snapshots import AlreadyStored, ResumeLoad
 from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, complete, ids_in, lsn, new_bronze
 from tests.unit.lake.tables import stage as stage_range
 
@@ -100,7 +100,7 @@ def test_an_open_starts_coverage_and_is_found_again(tmp_path: Path) -> None:
     assert (state.open, state.unfinished, state.snapshot) == (lsn(3), lsn(3), None)
     assert state.coverage is not None
     assert (state.coverage.base, state.coverage.changes) == (lsn(3), lsn(3))
-    assert opened(bronze, lsn(9)) == GoOn(lsn(3))
+    assert opened(bronze, lsn(9)) == ResumeLoad(lsn(3))
 
 
 @pytest.mark.parametrize("then", ["nothing", "abandoned", "another opened"])
@@ -125,7 +125,7 @@ def test_of_two_opens_the_second_goes_on_with_the_first(tmp_path: Path) -> None:
     bronze = new_bronze(tmp_path)
     late = open_existing(bronze.location)
     opened(bronze, lsn(3))
-    assert opened(late, lsn(4)) == GoOn(lsn(3))
+    assert opened(late, lsn(4)) == ResumeLoad(lsn(3))
 
 
 def test_a_resnapshot_that_was_overtaken_records_a_later_lsn(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_later_complete_snapshot_is_returned_to_an_older_completion(tmp_path: 
     complete(bronze.location, lsn(4), stage_range(bronze, lsn(4), [7]))
     done = completion(bronze.location, lsn(3), 1)
     assert (done.snapshot, done.added) == (lsn(4), False)
-    assert opened(bronze.reload(), lsn(9)) == KeepStored(lsn(4))
+    assert opened(bronze.reload(), lsn(9)) == AlreadyStored(lsn(4))
 
 
 def test_an_abandoned_snapshot_takes_nothing_more_and_a_complete_one_is_left_alone(tmp_path: Path) -> None:

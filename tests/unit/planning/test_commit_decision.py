@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.planning.coverage import (
 )
 from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
-    KeepStored,
+    AlreadyStored,
     coverage_after,
     decide_snapshot_commit,
 )
@@ -33,8 +33,8 @@ def state(stored: int | None, base: int | None, changes: int | None) -> BronzeSt
     return BronzeState(7, snapshot=None if stored is None else Lsn(stored), coverage=coverage)
 
 
-def keep(stored: int) -> KeepStored:
-    return KeepStored(Lsn(stored))
+def keep(stored: int) -> AlreadyStored:
+    return AlreadyStored(Lsn(stored))
 
 
 # stored snapshot, coverage (base, changes], resnapshot, proven gap → decision about S = 50
@@ -108,7 +108,7 @@ def test_whatever_the_state_no_usable_snapshot_has_a_hole_above_it(
         assert found.coverage is not None
         assert found.coverage.base > Lsn(S)
         return
-    if isinstance(decision, KeepStored):
+    if isinstance(decision, AlreadyStored):
         assert decision.snapshot == found.snapshot
         return
     after = coverage_after(found, Lsn(S), decision=decision)

@@ -12,20 +12,20 @@ from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage
 from airflow_provider_mssql_cdc.planning.windows import (
-    GRID_STEP,
+    CLOCK_STEP,
     DataInterval,
     Extend,
-    Leave,
+    NothingToDo,
     Repair,
     WallClock,
     decide_interval,
-    grid_start,
+    quarter_hour_of,
     wall_cut,
 )
 
 
 def clock_of(zone: str, at: datetime) -> WallClock:
-    ticks = [grid_start(at) + GRID_STEP * step for step in range(-8, 9)]
+    ticks = [quarter_hour_of(at) + CLOCK_STEP * step for step in range(-8, 9)]
     return WallClock(tuple((tick, tick.astimezone(ZoneInfo(zone)).replace(tzinfo=None)) for tick in ticks))
 
 
@@ -139,7 +139,7 @@ def test_what_a_run_does_with_its_interval(
         return
     decision = decide_interval(coverage, interval, base_kept=base_kept, **ends)
     if isinstance(expected, str):
-        assert isinstance(decision, Leave)
+        assert isinstance(decision, NothingToDo)
         assert expected in decision.reason
         assert decision.skipped is (expected == "empty")
     else:

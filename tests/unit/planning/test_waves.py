@@ -11,8 +11,8 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.snapshots import (
     WaveEnd,
     chunks_per_wave,
+    load_rate,
     missing_waves,
-    pace_of,
     refuse_missing,
 )
 
@@ -67,7 +67,7 @@ def test_the_pace_is_that_of_the_last_hour_in_which_waves_ended(
     minutes: list[int], rows_per_second: float | None
 ) -> None:
     ends = [WaveEnd(NOON + timedelta(minutes=minute), rows=6000, chunks=3) for minute in minutes]
-    pace = pace_of(ends)
-    assert (None if pace is None else pace.rows_per_second) == rows_per_second
-    if pace is not None:
-        assert pace.end(since=NOON, chunks=6) == NOON + timedelta(minutes=2)
+    rate = load_rate(ends)
+    assert (None if rate is None else rate.rows_per_second) == rows_per_second
+    if rate is not None:
+        assert rate.end(since=NOON, chunks=6) == NOON + timedelta(minutes=2)

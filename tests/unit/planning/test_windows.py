@@ -10,7 +10,7 @@ from airflow_provider_mssql_cdc.model.capture import CaptureInstance, ChangeCoun
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.windows import (
-    Reach,
+    InstanceChanges,
     choose_reading,
     is_same_commit_time,
     moves_without_rows,
@@ -24,16 +24,16 @@ def lsn(number: int) -> Lsn:
     return Lsn(number << 16)
 
 
-def reach(
+def available(
     name: str, start: int, *, low: int | None = None, captured: int | None = 900, **facts: bool
-) -> Reach:
+) -> InstanceChanges:
     instance = CaptureInstance(
         name, "dbo", "t", 1, start, Lsn(start << 16), datetime(2026, 1, 1), ("id",), **facts
     )
-    return Reach(instance, lsn(low or start), None if captured is None else lsn(captured))
+    return InstanceChanges(instance, lsn(low or start), None if captured is None else lsn(captured))
 
 
-V1, V2 = reach("v1", 100), reach("v2", 500)
+V1, V2 = available("v1", 100), available("v2", 500)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ V1, V2 = reach("v1", 100), reach("v2", 500)
         ),
         pytest.param(lsn(99), V1, (), None, id="a gap: changes between the position and its start"),
         pytest.param(
-            lsn(200), reach("v1", 100, low=300), (), None, id="a gap: cleanup has passed the position"
+            lsn(200), available("v1", 100, low=300), (), None, id="a gap: cleanup has passed the position"
         ),
         pytest.param(lsn(600), V2, (V1,), ("v2", lsn(700)), id="the newer one from its start on"),
         pytest.param(
@@ -57,27 +57,27 @@ V1, V2 = reach("v1", 100), reach("v2", 500)
         ),
         pytest.param(
             lsn(200),
-            reach("v2", 500, captured=300),
-            (reach("v1", 100, captured=300),),
+            available("v2", 500, captured=300),
+            (available("v1", 100, captured=300),),
             ("v1", lsn(300)),
             id="and no further than capture is, though the newer one has begun",
         ),
         pytest.param(
-            lsn(200), V2, (reach("v1", 100, low=300),), None, id="a gap: the older one was cleaned too"
+            lsn(200), V2, (available("v1", 100, low=300),), None, id="a gap: the older one was cleaned too"
         ),
         pytest.param(
             lsn(200),
             V2,
-            (reach("v1", 100, drop_pending=True),),
+            (available("v1", 100, drop_pending=True),),
             None,
             id="a gap: the older one is being dropped",
         ),
         pytest.param(
-            lsn(650), reach("v1", 100, captured=600), (), ("v1", lsn(650)), id="nothing new stays put"
+            lsn(650), available("v1", 100, captured=600), (), ("v1", lsn(650)), id="nothing new stays put"
         ),
         pytest.param(
             lsn(100).decremented(),
-            reach("v1", 100, captured=None),
+            available("v1", 100, captured=None),
             (),
             ("v1", lsn(100).decremented()),
             id="a new instance that capture has not reached",
@@ -85,10 +85,13 @@ V1, V2 = reach("v1", 100), reach("v2", 500)
     ],
 )
 def test_the_instance_that_leads_on(
-    position: Lsn, configured: Reach, others: tuple[Reach, ...], expected: tuple[str, Lsn] | None
+    position: Lsn,
+    configured: InstanceChanges,
+    others: tuple[InstanceChanges, ...],
+    expected: tuple[str, Lsn] | None,
 ) -> None:
     reading = choose_reading(position, configured, others=others, bound=lsn(700))
-    assert (reading and (reading.reach.instance.name, reading.until)) == expected
+    assert (reading and (reading.available.instance.name, reading.until)) == expected
 
 
 def test_a_known_window_is_read_again_by_two_instances_that_follow_each_other() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_mssql_cdc.model.source_table import Column
 from airflow_provider_mssql_cdc.planning import chunks as grid
-from airflow_provider_mssql_cdc.planning.chunks import fits_a_grid, grid_bounds, number_of, text_of
+from airflow_provider_mssql_cdc.planning.chunks import can_be_counted, counted_bounds, number_of, text_of
 from airflow_provider_mssql_cdc.planning.ranges import drive
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 from tests.support.tables import ORDERS, column
@@ -47,7 +47,7 @@ class Counted:
     def chunks(self, *, chunk_rows: int, estimate: int | None) -> list[list[int]]:
         """The keys of every chunk."""
         bounds: list[int] = []
-        steps = grid_bounds(
+        steps = counted_bounds(
             ORDERS,
             self.column,
             first=self.keys[0],
@@ -137,4 +137,4 @@ def test_dates_are_counted_by_days() -> None:
     ids=lambda value: str(getattr(value, "sql_type", value)),
 )
 def test_a_grid_is_for_whole_numbers_and_dates_without_nulls(described: Column, fits: bool) -> None:
-    assert fits_a_grid(described) is fits
+    assert can_be_counted(described) is fits
