@@ -26,7 +26,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon, StagedRange
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap, refuse_object_of_plan
 from airflow_provider_mssql_cdc.planning.snapshots import CompletePlan, choose_plan
-from airflow_provider_mssql_cdc.source.watermarks import commit_time
+from airflow_provider_mssql_cdc.source.watermarks import standing
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -141,17 +141,18 @@ def _commit(
             bronze.check_object(source.identity)
         refuse_object_of_plan((each.source_object for each in plan.ranges), source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
-        refuse_snapshot_ahead(session, instance, snapshot=plan.snapshot, label=table.label)
+        found = standing(session, instance, plan.snapshot)
+        refuse_snapshot_ahead(session, found.reached, snapshot=plan.snapshot, label=table.label)
         decide_columns(bronze, source)
-        lowest = refuse_unretained(session, instance, position=plan.snapshot, label=table.label)
+        refuse_unretained(found.low, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
-        gap = is_proven_gap(coverage, lowest)
+        gap = is_proven_gap(coverage, found.low)
         committed = commit_snapshot(
             bronze.location,
             identity=source.identity,
             instance=instance.name,
             snapshot=plan.snapshot,
-            commit_ts=commit_time(session, plan.snapshot),
+            commit_ts=found.committed_at,
             horizon=plan.horizon,
             resnapshot=plan.resnapshot,
             gap=gap,
@@ -161,7 +162,9 @@ def _commit(
             files=plan.files,
             columns=source.lake_columns,
         )
-        facts = snapshot_facts(committed, bronze=bronze, source=source, session=session, plan=plan)
+        facts = snapshot_facts(
+            committed, bronze=bronze, source=source, session=session, plan=plan, lowest=found.low
+        )
     return committed, facts
 
 

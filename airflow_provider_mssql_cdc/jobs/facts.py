@@ -79,8 +79,12 @@ def snapshot_facts(
     source: LoadableTable | None = None,
     session: SourceSession | None = None,
     plan: CompletePlan | None = None,
+    lowest: Lsn | None = None,
 ) -> FactsRow:
-    """What is known of a finished snapshot; without a session only what bronze itself still tells."""
+    """What is known of a finished snapshot; without a session only what bronze itself still tells.
+
+    :param lowest: the low watermark, where this session has just asked for it.
+    """
     row = FactsRow(
         event=committed.event,
         target=bronze.location.uri,
@@ -101,16 +105,21 @@ def snapshot_facts(
     if source is None or session is None or plan is None:
         return row
     detail = {**keys_of(source), "plan": plan.plan.text, "ranges": len(plan.ranges), "files": len(plan.files)}
-    return with_server(row, source, session=session, detail=detail)
+    return with_server(row, source, session=session, detail=detail, lowest=lowest)
 
 
 def with_server(
-    row: FactsRow, source: LoadableTable, *, session: SourceSession, detail: Mapping[str, Any]
+    row: FactsRow,
+    source: LoadableTable,
+    *,
+    session: SourceSession,
+    detail: Mapping[str, Any],
+    lowest: Lsn | None = None,
 ) -> FactsRow:
     """The row with what the server tells of the snapshot now: retention, lag, who read."""
     assert row.snapshot is not None
     instance = source.description.instance
-    retention = retention_status(session, instance, position=row.snapshot)
+    retention = retention_status(session, instance, position=row.snapshot, lowest=lowest)
     return replace(
         row,
         capture_instance=instance.name,

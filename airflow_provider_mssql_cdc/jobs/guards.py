@@ -32,7 +32,6 @@ from airflow_provider_mssql_cdc.source.watermarks import (
     is_read_only,
     is_retained,
     low,
-    now,
     utc_of,
     zone_of,
 )
@@ -91,15 +90,13 @@ def refuse_other_history(
         raise StateDamaged(f"{label}: {proof}: {WAY_ON}")
 
 
-def refuse_snapshot_ahead(
-    session: SourceSession, instance: CaptureInstance, *, snapshot: Lsn, label: str
-) -> None:
+def refuse_snapshot_ahead(session: SourceSession, reached: Lsn, *, snapshot: Lsn, label: str) -> None:
     """Fail when the server has not reached the S that rows were read under; bronze need not hold anything.
 
+    :param reached: ``now()`` of this session.
     :raises ReplicaBehind: a replica that has not got there yet.
     :raises StateDamaged: the database was restored, or lost commits, after the rows were read.
     """
-    reached = now(session, instance)
     if snapshot <= reached:
         return
     if is_read_only(session):
@@ -178,12 +175,12 @@ _NOTHING_PURGED = timedelta(minutes=10)
 """The first change of an instance is at most this much younger than the instance itself, as a rule."""
 
 
-def refuse_unretained(session: SourceSession, instance: CaptureInstance, *, position: Lsn, label: str) -> Lsn:
-    """The low watermark; fail when CDC cleanup has purged changes just above ``position``.
+def refuse_unretained(lowest: Lsn, *, position: Lsn, label: str) -> None:
+    """Fail when CDC cleanup has purged changes just above ``position``.
 
+    :param lowest: the low watermark, as this session has it.
     :raises RetentionGap: with the position, the low watermark and the remedy.
     """
-    lowest = low(session, instance)
     if not is_retained(position, lowest):
         raise RetentionGap(
             f"{label}: the snapshot's LSN {position} has left CDC's retention (the lowest change kept is "
@@ -191,7 +188,6 @@ def refuse_unretained(session: SourceSession, instance: CaptureInstance, *, posi
             "reading takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', "
             "@retention = minutes) or load in chunks"
         )
-    return lowest
 
 
 def refuse_lost_changes(

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
@@ -27,7 +28,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedFile, StagedRange
 from airflow_provider_mssql_cdc.planning.coverage import refuse_object_of_plan
 from airflow_provider_mssql_cdc.source.measure import count_rows
-from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
+from airflow_provider_mssql_cdc.source.watermarks import Standing, horizon, standing
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql.cdc import any_change
 from airflow_provider_mssql_cdc.tsql.snapshot import select_range
@@ -217,9 +218,16 @@ def read_range(
         refuse_object_of_plan([planned.source_object], source.identity)
         bronze.check_columns(source.lake_columns)
         decide_columns(bronze, source)
-        reached = _check_stamp(session, source, planned=planned, table=table)
-        since = reached if verify_counts else None
-        files = _stage(session, source, bronze=bronze, planned=planned, attempt=attempt, verify_since=since)
+        found = _check_stamp(session, source, planned=planned, table=table)
+        files = _stage(
+            session,
+            source,
+            bronze=bronze,
+            planned=planned,
+            attempt=attempt,
+            committed_at=found.committed_at,
+            verify_since=found.reached if verify_counts else None,
+        )
         after = horizon(session, source.description.instance)
     rows = sum(file.rows for file in files)
     log.info(
@@ -247,26 +255,25 @@ def _is_settled(bronze: Bronze, planned: PlannedRange) -> bool:
 
 def _check_stamp(
     session: SourceSession, source: LoadableTable, *, planned: PlannedRange, table: MssqlCdcTable
-) -> Lsn:
+) -> Standing:
     """On the session that will read: it has passed S, and changes after S are still there.
 
-    Returns how far capture has come.
+    Returns what it asked.
     """
     if planned.split != source.split_hash and not planned.key_range.is_whole_table:
         raise ConfigurationError(
             f"{table.label}: this plan was cut on other columns than the table is cut on now "
             f"({', '.join(column.name for column in source.split_columns)}); clear the plan task"
         )
-    instance = source.description.instance
-    reached = now(session, instance)
-    if reached < planned.snapshot:
+    found = standing(session, source.description.instance, planned.snapshot)
+    if found.reached < planned.snapshot:
         raise ReplicaBehind(
-            f"{table.label}: the server that answers is at {reached}, behind the snapshot's LSN "
+            f"{table.label}: the server that answers is at {found.reached}, behind the snapshot's LSN "
             f"{planned.snapshot}; another replica answered when it was planned. Trying again may reach one "
             "that has caught up"
         )
-    refuse_unretained(session, instance, position=planned.snapshot, label=table.label)
-    return reached
+    refuse_unretained(found.low, position=planned.snapshot, label=table.label)
+    return found
 
 
 def _stage(
@@ -276,10 +283,10 @@ def _stage(
     bronze: Bronze,
     planned: PlannedRange,
     attempt: Attempt,
+    committed_at: datetime | None,
     verify_since: Lsn | None,
 ) -> tuple[StagedFile, ...]:
     """Read and stage, and count again when asked to, in the same transaction where there is one."""
-    committed_at = commit_time(session, planned.snapshot)
     label = f"{source.description.table.label}, range {planned.index + 1} of {planned.count}"
     with rows_of_range(session, source, planned.key_range, label=label) as batches:
         files = stage_range(

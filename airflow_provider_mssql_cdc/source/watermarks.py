@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,8 +52,12 @@ def now(session: SourceSession, instance: CaptureInstance) -> Lsn:
 
     :raises NotReadyYet: neither is known.
     """
+    return _now_of(session, instance, session.value(cdc.max_lsn(), doing=_ASKING))
+
+
+def _now_of(session: SourceSession, instance: CaptureInstance, max_lsn: str | None) -> Lsn:
     start = instance.start_lsn or refreshed(session, instance).start_lsn
-    reached = Lsn.from_server(session.value(cdc.max_lsn(), doing=_ASKING))
+    reached = Lsn.from_server(max_lsn)
     if start is None:
         raise NotReadyYet(f"{session.settings.label}: {instance.name} has no first LSN, {_NOT_READY}")
     before_start = start.decremented()
@@ -67,7 +70,35 @@ def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
     :raises NotReadyYet: neither is known, which is no proof of a gap.
     :raises SourceObjectMissing: the instance is gone.
     """
-    return _low_of(session, instance, session.value(cdc.min_lsn(instance.name), doing=_ASKING))
+    return low_of(session, instance, session.value(cdc.min_lsn(instance.name), doing=_ASKING))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a server is with respect to an LSN: ``now()``, ``low()``, and when the LSN was committed."""
+
+    reached: Lsn
+    low: Lsn
+    committed_at: datetime | None
+
+
+def standing(session: SourceSession, instance: CaptureInstance, lsn: Lsn) -> Standing:
+    """:func:`now`, then :func:`low`, then :func:`commit_time`, in one round trip.
+
+    In this order: the commit time of an LSN that ``now()`` has reached is there to be asked for, and a low
+    watermark that is asked for after ``now()`` can only be higher, which refuses more.
+
+    :raises NotReadyYet: no watermark is known.
+    :raises SourceObjectMissing: the instance is gone.
+    """
+    reached, lowest, time = session.answers(
+        [cdc.max_lsn(), cdc.min_lsn(instance.name), cdc.commit_time(lsn, zone_of(session))], doing=_ASKING
+    )
+    return Standing(
+        _now_of(session, instance, reached.row["max_lsn"]),
+        low_of(session, instance, lowest.row["min_lsn"]),
+        time_of(session, lsn, time),
+    )
 
 
 def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple[Lsn, Lsn | None]:
@@ -77,10 +108,11 @@ def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple
     :raises SourceObjectMissing: the instance is gone.
     """
     (lowest,), (reached,) = session.results([cdc.min_lsn(instance.name), cdc.max_lsn()], doing=_ASKING)
-    return _low_of(session, instance, lowest["min_lsn"]), Lsn.from_server(reached["max_lsn"])
+    return low_of(session, instance, lowest["min_lsn"]), Lsn.from_server(reached["max_lsn"])
 
 
-def _low_of(session: SourceSession, instance: CaptureInstance, min_lsn: str | None) -> Lsn:
+def low_of(session: SourceSession, instance: CaptureInstance, min_lsn: str | None) -> Lsn:
+    """:func:`low` of an answer to :func:`~..tsql.cdc.min_lsn`."""
     lowest = Lsn.from_server(min_lsn)
     start = instance.start_lsn if lowest is not None else refreshed(session, instance).start_lsn
     known = [lsn for lsn in (lowest, start) if lsn is not None]
@@ -128,11 +160,13 @@ def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
     ``cdc.lsn_time_mapping`` holds the server's local time. Servers that know their zone convert it; older
     ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.
     """
-    return _time_of(session, lsn, session.rows(cdc.commit_time(lsn, zone_of(session)), doing=_ASKING))
+    (answer,) = session.answers([cdc.commit_time(lsn, zone_of(session))], doing=_ASKING)
+    return time_of(session, lsn, answer)
 
 
-def _time_of(session: SourceSession, lsn: Lsn, rows: Sequence[dict[str, Any]]) -> datetime | None:
-    return _instant(session, lsn, rows[0]) if rows else None
+def time_of(session: SourceSession, lsn: Lsn, answer: Answer) -> datetime | None:
+    """:func:`commit_time` of an answer to :func:`~..tsql.cdc.commit_time`."""
+    return _instant(session, lsn, answer.row) if answer.rows else None
 
 
 def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime | None:
@@ -160,19 +194,22 @@ def repeated_hour(session: SourceSession, near: datetime) -> RepeatedHour:
     return RepeatedHour(near, near + timedelta(hours=cdc.NEAR_HOURS))
 
 
-def retention_status(session: SourceSession, instance: CaptureInstance, *, position: Lsn) -> RetentionStatus:
+def retention_status(
+    session: SourceSession, instance: CaptureInstance, *, position: Lsn, lowest: Lsn | None = None
+) -> RetentionStatus:
     """What the facts say about retention; parts that this login may not read are None.
 
+    :param lowest: the low watermark, where this session has just asked for it.
     :raises NotReadyYet: no low watermark is known.
     """
-    lowest = low(session, instance)
+    lowest = lowest or low(session, instance)
     zone = zone_of(session)
     low_time, position_time, newest_entry = session.answers(
         [cdc.commit_time(lowest, zone), cdc.commit_time(position, zone), cdc.newest_mapping(zone)],
         doing=_ASKING,
     )
-    kept_since = _time_of(session, lowest, low_time.rows)
-    reached = _time_of(session, position, position_time.rows)
+    kept_since = time_of(session, lowest, low_time)
+    reached = time_of(session, position, position_time)
     newest, age = newest_of(session, newest_entry)
     headroom = None
     if kept_since is not None and reached is not None:

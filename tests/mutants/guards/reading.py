@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "P1 the session that reads has passed the stamp",
         "_check_stamp",
-        "reached < planned.snapshot",
+        "found.reached < planned.snapshot",
         "False",
         f"{ORDER}::test_a_server_that_is_behind_the_stamp_is_not_read",
     ),
@@ -72,15 +72,15 @@ MUTANTS = (
     Mutant(
         "P3 a snapshot that retention has passed is not read",
         "_check_stamp",
-        "refuse_unretained(session, instance, position=planned.snapshot, label=table.label)",
+        "refuse_unretained(found.low, position=planned.snapshot, label=table.label)",
         "pass",
         f"{ORDER}::test_a_snapshot_that_retention_has_passed_is_not_read",
     ),
     Mutant(
         "P3 a snapshot that retention has passed is not committed",
         "_commit",
-        "refuse_unretained(session, instance, position=plan.snapshot, label=table.label)",
-        "plan.snapshot",
+        "refuse_unretained(found.low, position=plan.snapshot, label=table.label)",
+        "pass",
         f"{ORDER}::test_a_snapshot_that_retention_has_passed_is_not_committed",
     ),
     Mutant(
