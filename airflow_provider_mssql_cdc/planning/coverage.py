@@ -1,4 +1,4 @@
-"""Coverage (base, changes], the horizon, and whether the source still has the history that bronze covers."""
+"""Extend coverage (base, changes], judge the horizon, check that the source still has the same history."""
 
 from __future__ import annotations
 
@@ -19,74 +19,75 @@ CAPTURE_MOVES = (
     "capture job (EXEC sys.sp_cdc_help_jobs; on Azure SQL Database a scheduler runs it, unless the database "
     "is paused)"
 )
-"""What to do where something waits for capture on a database without commits."""
+"""What to do when a task waits for capture on a database without commits."""
+# Entries without changes record how far capture has come in times of low activity (Microsoft Learn,
+# "cdc.lsn_time_mapping").
 
 
 def started_at(position: Lsn) -> Coverage:
-    """Coverage that begins: changes lead on from this position, and none is here yet."""
+    """Return the coverage that begins at a position and holds no changes yet."""
     return Coverage(position, position)
 
 
 def extended(coverage: Coverage, *, after: Lsn, until: Lsn) -> Coverage:
-    """Coverage after a window of changes ``(after, until]``, by compare-and-set.
+    """Return coverage after a window of changes ``(after, until]``, by compare-and-set.
 
     :raises CommitConflict: the position has moved since the window was read.
-    :raises ValueError: the window goes backwards.
+    :raises ValueError: the window ends below its start.
     """
     if until < after:
-        raise ValueError(f"a window of changes ends at {until}, below its start {after}")
+        raise ValueError(f"a window must end at or above its start {after}, got {until}")
     if coverage.changes != after:
         raise CommitConflict(
-            f"the position has moved from {after} to {coverage.changes} while the window up to {until} was "
-            "read: another run extended it; the next attempt goes on from there"
+            f"another run moved the position from {after} to {coverage.changes} while the window up to "
+            f"{until} was read; the next attempt continues from {coverage.changes}"
         )
     return Coverage(coverage.base, until)
 
 
 def is_proven_gap(coverage: Coverage | None, low: Lsn | None) -> bool:
-    """Whether changes that would follow the position have been purged: increment(position) < low.
+    """Whether changes directly after the position have been purged: increment(position) < low.
 
-    :param low: the larger of the low watermark and the instance's start, seen on the session that will
-        read; None when the server does not know one yet, which proves nothing.
+    :param low: the larger of the low watermark and the instance's start, read on the session that reads
+        the changes; None when the server has none yet, which proves nothing.
     """
     return coverage is not None and low is not None and coverage.changes.incremented() < low
 
 
 def is_usable(state: BronzeState, snapshot: Lsn) -> bool:
-    """Whether changes lead from a snapshot without a hole: it is not below the base."""
+    """Whether the changes in bronze continue a snapshot without a hole: it is not below the base."""
     return state.coverage is not None and snapshot >= state.coverage.base
 
 
 def refuse_superseded(state: BronzeState, snapshot: Lsn) -> None:
-    """Fail for a wave or a complete whose snapshot lies below the base.
+    """Refuse a wave or a completion whose snapshot is below the base.
 
-    :raises Superseded: with the snapshot that took its place, when there is one.
+    :raises Superseded: names the newer snapshot, when there is one.
     """
     base = state.coverage.base if state.coverage else None
     if base is not None and snapshot < base:
         newer = (
-            f"snapshot {state.newest} has taken its place"
+            f"it was replaced by snapshot {state.newest}"
             if state.newest and state.newest > snapshot
-            else ("changes were started above it")
+            else "changes were started above it"
         )
         raise Superseded(
-            f"snapshot {snapshot} lies below {base}, where the changes in bronze begin, so none lead on "
-            f"from it: {newer}. Nothing of it is committed; start a new run"
+            f"snapshot {snapshot} is below {base}, where the changes in bronze begin, and cannot be "
+            f"continued: {newer}. Nothing of it is committed; start a new run"
         )
 
 
 def refuse_changes_above(state: BronzeState, snapshot: Lsn) -> None:
-    """Fail when bronze has changes of the table before above the snapshot of the one that takes its place.
+    """Refuse the snapshot of a replacement table when bronze has changes of the replaced one above it.
 
-    Silver would take them for changes of the new table's rows.
-
-    :raises Superseded: with both LSNs.
+    :raises Superseded: names both LSNs.
     """
+    # Silver would apply those changes to the new table's rows.
     if state.coverage is not None and snapshot < state.coverage.changes:
         raise Superseded(
-            f"snapshot {snapshot} is of another table than the one that was loaded so far, and changes of "
-            f"that one were read up to {state.coverage.changes} meanwhile. Nothing of it is committed; start "
-            "a new run, which records a later LSN: mssql_cdc_bootstrap(resnapshot=True)"
+            f"snapshot {snapshot} was read from another table than bronze was loaded from, and must be at or "
+            f"above {state.coverage.changes}, the last change of that table in bronze. Nothing of it is "
+            "committed; start a new run, which records a later LSN: mssql_cdc_bootstrap(resnapshot=True)"
         )
 
 
@@ -95,30 +96,33 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """Whether the state at a position is the source's, row by row, and why."""
+    """Say whether the state at a position equals the source row by row, and why."""
 
     passed: bool
     reason: str
 
 
 def consistency(horizon: ReadHorizon | None, position: Lsn, *, stamp: CommitStamp | None) -> Consistency:
-    """E is past the horizon when an entry above its LSN, more than a second later, is at or below E.
+    """Decide whether position E has passed the horizon of a snapshot's reads.
 
-    :param horizon: of the snapshot's reads; None when nothing was read, so that nothing can be mixed.
-    :param position: E, how far the changes in bronze reach.
+    It has when a commit above the horizon's LSN, more than a second later, is at or below E.
+
+    :param horizon: of the snapshot's reads; None when nothing was read.
+    :param position: E, the end of the changes in bronze.
     :param stamp: the newest commit at or below E whose time bronze recorded.
     """
     if horizon is None:
-        return Consistency(True, "no row of the snapshot can be newer than it")
+        return Consistency(True, "no row of the snapshot is newer than its LSN")
+    # Commit times are datetime values, in steps of 1/300 s (cdc.lsn_time_mapping.tran_end_time).
     needed = horizon.time + _SECOND
-    awaited = f"an entry above {horizon.lsn} that was committed after {needed.isoformat()}"
+    awaited = f"a commit above {horizon.lsn} and after {needed.isoformat()}"
     if position <= horizon.lsn:
         return Consistency(False, f"changes are at {position} and have not passed {awaited}")
     if stamp is None:
         return Consistency(
             False,
-            f"changes are at {position}, of which bronze has no commit time (this login may not read "
-            f"cdc.lsn_time_mapping), so it cannot be told whether they have passed {awaited}",
+            f"changes are at {position}, and bronze has no commit time for it (this login may not read "
+            f"cdc.lsn_time_mapping), so it is unknown whether they have passed {awaited}",
         )
     if stamp.lsn > horizon.lsn and stamp.time > needed:
         return Consistency(True, f"changes are at {position}, {stamp.time.isoformat()}, past the horizon")
@@ -129,13 +133,13 @@ def consistency(horizon: ReadHorizon | None, position: Lsn, *, stamp: CommitStam
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnswers:
-    """What one session said, in the order of the fields, outside any transaction.
+    """Hold what one session answered, in the order of the fields, outside any transaction.
 
-    :param reached: ``now()``; None where capture never ran.
-    :param entries: of each LSN that bronze holds with a commit time, the mapping's entry for it; its
-        ``time`` is None where there is none.
-    :param smallest: the mapping's lowest entry; None where it is empty or may not be read.
-    :param low: the lowest LSN from which changes are kept; None where no one knows yet.
+    :param reached: ``now()``; None when capture never ran.
+    :param entries: each LSN that bronze holds with a commit time, and its entry in
+        ``cdc.lsn_time_mapping``; None where the mapping has none.
+    :param smallest: the mapping's lowest entry; None when it is empty or may not be read.
+    :param low: the lowest LSN from which changes are kept; None when the server has none yet.
     """
 
     reached: Lsn | None
@@ -145,23 +149,22 @@ class HistoryAnswers:
 
 
 def other_history(answers: HistoryAnswers) -> str | None:
-    """What proves another history, as a sentence; None for a server that may be the same one.
-
-    An LSN whose commit time came from ``cdc.lsn_time_mapping`` has an entry for as long as an instance
-    keeps changes from there on: cleanup raises ``low`` before it deletes, and ``low`` is asked last. A
-    mapping that begins above the LSN was trimmed by somebody, which proves nothing.
-    """
+    """Return a sentence that proves another history; None when the server may have bronze's history."""
+    # An LSN whose commit time came from cdc.lsn_time_mapping keeps its entry while an instance keeps
+    # changes from that LSN on: cleanup raises low before it deletes, and low is read last
+    # (sys.sp_cdc_cleanup_change_table). A mapping that begins above the LSN was trimmed by hand, which
+    # proves nothing.
     for stored, found in answers.entries:
         if found is not None:
             if not is_same_commit_time(stored.time, found.time):
                 return (
-                    f"LSN {stored.lsn} was committed at {stored.time.isoformat()} when it was read, and the "
-                    f"server now says {found.time.isoformat()}: it has been given out again"
+                    f"LSN {stored.lsn} must have the commit time {stored.time.isoformat()} that was read, "
+                    f"got {found.time.isoformat()}: the server has assigned the LSN to another commit"
                 )
         elif _has_to_be_there(stored.lsn, answers):
             return (
-                f"LSN {stored.lsn}, committed at {stored.time.isoformat()} when it was read, is no commit of "
-                f"this server, although it keeps all changes from {answers.low} on"
+                f"LSN {stored.lsn}, committed at {stored.time.isoformat()} when it was read, is not a commit "
+                f"of this server, which keeps all changes from {answers.low} on"
             )
     return None
 
@@ -172,41 +175,39 @@ def _has_to_be_there(lsn: Lsn, answers: HistoryAnswers) -> bool:
 
 
 def is_other_object(state: BronzeState, identity: SourceIdentity) -> bool:
-    """Whether another table has the source's name now than the one that was loaded.
-
-    A rename and a transfer to another schema keep a table's object id, and a restored database keeps all of
-    them; a table that is dropped and created again gets a new one (Microsoft Learn, "sys.objects").
-    """
+    """Whether the source's name now belongs to another table than the one that was loaded."""
+    # A rename and a transfer to another schema keep a table's object id, and a restored database keeps all
+    # of them; a table that is dropped and created again gets a new one (Microsoft Learn, "sys.objects").
     known = state.source_object is not None and identity.object_id is not None
     return known and state.source_object != identity.object_id
 
 
 def refuse_object_of_plan(planned: Iterable[int | None], identity: SourceIdentity) -> None:
-    """Fail when rows that one plan asked for would come from two tables, or from another one than it saw.
+    """Refuse a plan whose ranges belong to two tables, or to another table than the source's name now has.
 
-    :param planned: the object id that each range was planned for; None is not known.
-    :raises ForeignTable: with the object ids; nothing need be in bronze yet.
+    :param planned: the object id that each range was planned for; None when unknown.
+    :raises ForeignTable: names the object ids; bronze may be empty.
     """
     others = {each for each in planned if each is not None and each != identity.object_id}
     if others and identity.object_id is not None:
         raise ForeignTable(
-            f"this plan was made for the table with object id {min(others)}, and {identity.label} is the "
-            f"table with object id {identity.object_id} now: another table has taken its name since. Nothing "
-            "of the plan is committed; clear the plan task with downstream"
+            f"{identity.label} must have object id {min(others)}, which the plan was made for, got "
+            f"{identity.object_id}: the table was dropped and created again, or renamed. Nothing of the plan "
+            "is committed; clear the plan task with downstream"
         )
 
 
 def refuse_other_object(state: BronzeState, identity: SourceIdentity, *, where: str) -> None:
-    """Fail when changes, or rows, of another table would go on from those that were loaded.
+    """Refuse changes or rows of another table than the one that was loaded.
 
-    :param where: of bronze, for the message.
-    :raises ForeignTable: with both object ids and the way on.
+    :param where: path or URI of bronze, for the message.
+    :raises ForeignTable: names both object ids and what to do.
     """
     if is_other_object(state, identity):
         raise ForeignTable(
-            f"{where} was loaded from the table with object id {state.source_object}, and {identity.label} "
-            f"is the table with object id {identity.object_id} now: it was dropped and created again, or "
-            "another table has taken its name. Its changes do not continue the rows that were loaded. If it "
-            "is the one to load from now on, take a new snapshot: mssql_cdc_bootstrap(resnapshot=True); else "
-            "name the capture instance of the first one, or another bronze path"
+            f"{identity.label} must have object id {state.source_object}, from which {where} was loaded, got "
+            f"{identity.object_id}: the table was dropped and created again, or renamed. Its changes do not "
+            "continue the loaded rows. To load this table from now on, take a new snapshot: "
+            "mssql_cdc_bootstrap(resnapshot=True); else name the capture instance of the first table, or "
+            "another bronze path"
         )

@@ -1,4 +1,4 @@
-"""What a merge does: rebuild, merge since a version, or nothing."""
+"""Decide what a merge does: rebuild silver, merge since a version, or nothing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, Silv
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
 
 ORDER = ("_start_lsn", "_command_id", "_seqval", "_operation")
-"""Bronze's columns that put the change rows of a key in order; rows equal in all of them are one."""
+"""Bronze's columns that order the change rows of a key; rows equal in all of them are one row."""
 
 SNAPSHOT_ROW, DELETE, INSERT, BEFORE, AFTER = range(5)
 
 ADDS = (INSERT, AFTER)
-"""Operations that put an image under a key; the others take one away."""
+"""Operations that add an image to a key; the others remove one."""
 
 
 class Presence(IntEnum):
-    """Whether a key is there after a commit. It is there with the image that was added last."""
+    """Say whether a key exists after a commit; if so, with the image that was added last."""
 
     GONE = 0
     THERE = 1
@@ -26,45 +26,45 @@ class Presence(IntEnum):
 
 
 def presence(*, adds: int, removals: int, last_adds: bool, same_image: bool) -> Presence:
-    """Whether a key is there after one commit.
+    """Decide whether a key exists after one commit (ADR 10).
 
-    :param adds: different change rows of the commit that put an image under the key.
-    :param removals: different ones that take an image away.
-    :param last_adds: the last of them puts an image there.
-    :param same_image: the image removed last equals the one added last in every column that is compared:
+    :param adds: number of different change rows of the commit that add an image to the key.
+    :param removals: number of different ones that remove an image.
+    :param last_adds: the last change row adds an image.
+    :param same_image: the image removed last equals the one added last in every compared column:
         all but (max), text, ntext, image and xml, which before-images leave out.
     """
     if last_adds or adds > removals:
         return Presence.THERE
     if adds < removals:
         return Presence.GONE
-    # As many: SQL Server may show the row that leaves the key after the one that comes to it. Different
-    # images were different rows, so the one that came is there; the same row came and went.
+    # Equal numbers: SQL Server may log the row that leaves the key after the one that takes it (ADR 10).
+    # Different images were different rows, so the key exists; equal images were one row, added and removed.
     return Presence.AS_BEFORE if same_image else Presence.THERE
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Replace every row, in one commit, by the snapshot and the changes above it."""
+    """Replace every row, in one commit, with the snapshot and the changes above it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSince:
-    """Bring the keys up to date that change rows added after this version of bronze name."""
+    """Update the keys of change rows that were added after this version of bronze."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class UpToDate:
-    """Silver was built from this very version."""
+    """Do nothing: silver was built from this version."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoSnapshot:
-    """Bronze holds no snapshot from which its changes lead on; silver stays as it is."""
+    """Leave silver unchanged: bronze holds no snapshot that its changes continue."""
 
     reason: str
 
@@ -80,52 +80,53 @@ def decide_merge(
     damage: str | None = None,
     passed: bool = False,
 ) -> MergeDecision:
-    """The decision for one version of bronze.
+    """Decide for one version of bronze.
 
-    :param position: silver's; None when it has none yet.
-    :param bronze: the number that stands for bronze's table id.
-    :param damage: why silver's rows are not what its position says, when that is so.
+    :param position: silver's position; None before the first commit.
+    :param bronze: the number derived from bronze's table id.
+    :param damage: why silver's rows do not match its position; None when they do.
     :param passed: changes have passed the snapshot's horizon.
     """
     snapshot = state.snapshot
     if snapshot is None or not is_usable(state, snapshot):
         return NoSnapshot(_awaited(state))
     if position is None:
-        return Rebuild("it holds nothing yet")
+        return Rebuild("silver is empty")
     if damage is not None:
         return Rebuild(damage)
     if position.rule != STATE_RULE:
         return Rebuild(
-            f"its rows were made by {_rule(position.rule)} of the state rule, which loses keys that pass "
-            f"from row to row; this is version {STATE_RULE}"
+            f"silver was built by {_rule(position.rule)} of the state rule, which loses keys that pass "
+            f"from row to row; the current version is {STATE_RULE}"
         )
     if position.bronze != bronze:
-        return Rebuild("it was built from another bronze table, which was at this place before")
+        return Rebuild("silver was built from another bronze table, which had the same path")
     if position.snapshot != snapshot:
-        return Rebuild(f"snapshot {snapshot} is in bronze now, it was built from {position.snapshot}")
+        return Rebuild(f"silver was built from snapshot {position.snapshot}, bronze now holds {snapshot}")
     if position.version > state.version:
-        return Rebuild(f"it was built from version {position.version}, and bronze is at {state.version}")
+        # Versions of one table only grow: bronze was restored to an older version.
+        return Rebuild(f"silver was built from version {position.version}, bronze is at {state.version}")
     if position.doubled and passed:
         return Rebuild(
-            f"{position.doubled:,} key(s) stood twice in the snapshot, which changes have to explain "
-            "now that they have passed its horizon"
+            f"{position.doubled:,} key(s) occurred twice in the snapshot; changes have now passed its "
+            "horizon and decide which row is current"
         )
     return UpToDate() if position.version == state.version else MergeSince(position.version)
 
 
 def _rule(version: int) -> str:
-    return f"version {version}" if version else "a version without a number"
+    return f"version {version}" if version else "an unnumbered version"
 
 
 def _awaited(state: BronzeState) -> str:
-    """For which snapshot silver waits, and what brings it."""
+    """Say which snapshot silver waits for, and which run loads it."""
     unfinished = state.unfinished
     if unfinished is not None and is_usable(state, unfinished):
         return f"snapshot {unfinished} is being loaded in chunks and is not complete yet"
     if state.coverage is None:
-        return "bronze holds no complete snapshot yet: run mssql_cdc_bootstrap"
-    held = f"the one it holds is at {state.snapshot}" if state.snapshot else "it holds none"
+        return "bronze holds no complete snapshot: run mssql_cdc_bootstrap"
+    held = f"its snapshot is {state.snapshot}" if state.snapshot else "it has no complete snapshot"
     return (
-        f"the changes in bronze begin at {state.coverage.base} and lead on from no complete snapshot "
+        f"changes in bronze begin at {state.coverage.base}, and no complete snapshot is at or above that LSN "
         f"({held}): run mssql_cdc_bootstrap" + ("(resnapshot=True)" if state.snapshot else "")
     )

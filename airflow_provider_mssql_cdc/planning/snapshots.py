@@ -1,4 +1,4 @@
-"""The life of a snapshot: opened, waves missing, complete, committed or the stored one kept."""
+"""Decide whether a snapshot is opened, completed or committed, and which waves are missing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class CompletePlan:
-    """Every range of one plan, each exactly once.
+    """Hold every range of one plan, each exactly once.
 
     :param ranges: in the order of their index.
-    :param ignored: ids of older plans of which Airflow still handed over results.
+    :param ignored: ids of older plans whose results Airflow passed as well.
     """
 
     plan: PlanId
@@ -39,7 +39,7 @@ class CompletePlan:
 
     @property
     def done(self) -> bool:
-        """Nothing was read, because bronze held the snapshot already."""
+        """Whether nothing was read, because bronze already held the snapshot."""
         return any(staged.done for staged in self.ranges)
 
     @property
@@ -52,25 +52,26 @@ class CompletePlan:
 
     @property
     def horizon(self) -> ReadHorizon | None:
-        """What changes must pass until no row can be newer than them: the latest over all reads."""
+        """The latest horizon of all reads: once changes pass it, no row can be newer than they are."""
         horizons = [staged.horizon for staged in self.ranges if staged.horizon is not None]
         return reduce(ReadHorizon.merged, horizons) if horizons else None
 
 
 def choose_plan(staged: Sequence[StagedRange]) -> CompletePlan:
-    """The newest plan of which every range is there exactly once.
+    """Choose the newest plan that has every range exactly once.
 
-    Results of other plans (``plan`` ran again, a mapped index kept its old result) are ignored, and
-    named.
+    Results of other plans are listed in ``ignored``.
 
-    :raises IncompletePlan: no plan is complete; the message names the newest one's missing ranges.
+    :raises IncompletePlan: no plan is complete; the message names the missing ranges of the newest one.
     """
+    # Results of more than one plan arrive when plan ran again with fewer ranges: Airflow keeps the XCom of
+    # a mapped index that the new plan no longer has (ADR 2).
     by_plan: dict[PlanId, list[StagedRange]] = defaultdict(list)
     for outcome in dict.fromkeys(staged):
         by_plan[outcome.plan].append(outcome)
     if not by_plan:
         raise IncompletePlan(
-            "no range was handed over: read's output is empty, clear plan and what follows it"
+            "staged must hold at least one range, got none: clear the plan task with downstream"
         )
     newest_first = sorted(by_plan, key=lambda plan: plan.snapshot, reverse=True)
     for plan in newest_first:
@@ -80,29 +81,29 @@ def choose_plan(staged: Sequence[StagedRange]) -> CompletePlan:
     newest = newest_first[0]
     others = f"; {len(by_plan) - 1} other plan(s) are not complete either" if len(by_plan) > 1 else ""
     raise IncompletePlan(
-        f"plan {newest}: {_problem(by_plan[newest])}{others}; clear these (map index: the number less one) "
-        "with downstream"
+        f"plan {newest}: {_problem(by_plan[newest])}{others}; clear these mapped tasks (map index = number "
+        "- 1) with downstream"
     )
 
 
 def _problem(outcomes: Sequence[StagedRange]) -> str | None:
-    """Why these outcomes of one plan are no whole snapshot."""
+    """Say why these outcomes of one plan are not a whole snapshot."""
     counts = {outcome.count for outcome in outcomes}
     if len(counts) > 1:
-        return f"its ranges disagree on their number: {sorted(counts)}"
+        return f"all ranges must have the same count, got {sorted(counts)}"
     if len({outcome.resnapshot for outcome in outcomes}) > 1:
-        return "its ranges disagree on whether it is a resnapshot"
+        return "all ranges must agree on resnapshot"
     indexes = [outcome.index for outcome in outcomes]
     twice = sorted({index for index in indexes if indexes.count(index) > 1})
     if twice:
-        return f"{_numbers(twice)} came with different results"
+        return f"{_numbers(twice)} returned two different results"
     (count,) = counts
     missing = sorted(set(range(count)) - set(indexes))
-    return f"{_numbers(missing)} of {count} missing" if missing else None
+    return f"{_numbers(missing)} of {count} are missing" if missing else None
 
 
 def _numbers(indexes: Iterable[int]) -> str:
-    """Counted from one, as the labels of the mapped tasks and the logs do."""
+    """List range numbers from 1, like the labels of the mapped tasks and the logs."""
     listed = [index + 1 for index in indexes]
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return f"range(s) {', '.join(map(str, listed[:_SHOWN]))}{more}"
@@ -112,7 +113,7 @@ def _numbers(indexes: Iterable[int]) -> str:
 class AddSnapshot:
     """Commit the files.
 
-    :param rebase: coverage begins (again) at S in the same commit: the table has none yet, or a resnapshot
+    :param rebase: the same commit sets coverage to begin at S: the table has none yet, or a resnapshot
         follows a proven gap.
     """
 
@@ -121,7 +122,7 @@ class AddSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyStored:
-    """Add nothing: this snapshot is in bronze and is what the task returns."""
+    """Commit nothing: bronze already holds this snapshot, which the task returns."""
 
     snapshot: Lsn
 
@@ -129,13 +130,13 @@ class AlreadyStored:
 def decide_snapshot_commit(
     state: BronzeState, snapshot: Lsn, *, resnapshot: bool, gap: bool, other_object: bool = False
 ) -> AddSnapshot | AlreadyStored:
-    """The decision for snapshot S, all of whose ranges are staged and which is still retained.
+    """Decide for snapshot S, whose ranges are all staged and which CDC still retains.
 
-    :param resnapshot: S is to replace the stored snapshot.
-    :param gap: increment(position) is below the low watermark, seen on the session that checked S.
-    :param other_object: S is of another table than what bronze was loaded from: coverage begins anew at S.
-    :raises Superseded: coverage begins above S, so no changes would lead on from it; or changes of the
-        other table were read above S.
+    :param resnapshot: S replaces the stored snapshot.
+    :param gap: increment(position) is below the low watermark, read on the session that checked S.
+    :param other_object: S was read from another table than bronze was loaded from; coverage restarts at S.
+    :raises Superseded: coverage begins above S, so changes do not continue S; or changes of the other
+        table were read above S.
     """
     stored = state.snapshot
     if stored is not None and (stored >= snapshot or not resnapshot):
@@ -149,7 +150,7 @@ def decide_snapshot_commit(
 
 
 def coverage_after(state: BronzeState, snapshot: Lsn, *, decision: AddSnapshot) -> Coverage:
-    """Coverage as the commit of S leaves it: begun at S, or as it was."""
+    """Return coverage after the commit of S: restarted at S, or unchanged."""
     if decision.rebase or state.coverage is None:
         return started_at(snapshot)
     return state.coverage
@@ -157,7 +158,7 @@ def coverage_after(state: BronzeState, snapshot: Lsn, *, decision: AddSnapshot) 
 
 @dataclass(frozen=True, slots=True)
 class ResumeLoad:
-    """A chunked snapshot is being loaded: go on with it, whatever this run was asked for."""
+    """Continue the chunked snapshot that is being loaded, also when the run asked for another one."""
 
     snapshot: Lsn
 
@@ -170,11 +171,12 @@ class OpenNew:
 def decide_run(
     state: BronzeState, *, resnapshot: bool, snapshot_of_run: Lsn | None, other_object: bool = False
 ) -> ResumeLoad | AlreadyStored | OpenNew:
-    """What a run of ``plan`` works on.
+    """Decide what a run of ``plan`` works on.
 
     :param snapshot_of_run: S that this Airflow run has opened or completed as a resnapshot, if any.
-    :param other_object: what bronze holds is of another table; without ``resnapshot`` that was refused.
+    :param other_object: bronze was loaded from another table; without ``resnapshot`` that was refused.
     """
+    # One resnapshot per Airflow run: a retry or a clear of plan must find the S it opened, not open another.
     if resnapshot and (snapshot_of_run is None or other_object):
         return OpenNew()
     if state.unfinished is not None:
@@ -193,11 +195,11 @@ def decide_opening(
     gap: bool,
     other_object: bool = False,
 ) -> ResumeLoad | AlreadyStored | AddSnapshot:
-    """Whether S is opened, on the handle that commits it.
+    """Decide whether S is opened, from the state of the handle that commits it.
 
-    :param gap: increment(position) is below the low watermark, seen on the session that recorded S.
-    :param other_object: S is of another table than what bronze was loaded from: coverage begins anew at S.
-    :raises NotReadyYet: another snapshot has been opened meanwhile, at or above S.
+    :param gap: increment(position) is below the low watermark, read on the session that recorded S.
+    :param other_object: S was read from another table than bronze was loaded from; coverage restarts at S.
+    :raises NotReadyYet: another run has opened a snapshot at or above S.
     :raises Superseded: coverage begins above S, or changes of the other table were read above S.
     """
     decision = decide_run(
@@ -207,8 +209,8 @@ def decide_opening(
         return decision
     if state.newest is not None and snapshot <= state.newest:
         raise NotReadyYet(
-            f"snapshot {state.newest} was opened or completed while {snapshot} was recorded; the next "
-            "attempt records a later LSN"
+            f"the LSN of a new snapshot must be above {state.newest}, which another run opened or completed, "
+            f"got {snapshot}; the next attempt records a later LSN"
         )
     if other_object:
         refuse_changes_above(state, snapshot)
@@ -219,28 +221,28 @@ def decide_opening(
 
 
 def coverage_after_opening(state: BronzeState, snapshot: Lsn, *, decision: AddSnapshot) -> Coverage:
-    """Coverage as the commit that opens S leaves it: begun at S, or as it was."""
+    """Return coverage after the commit that opens S: restarted at S, or unchanged."""
     return started_at(snapshot) if decision.rebase or state.coverage is None else state.coverage
 
 
 def refuse_ended(state: BronzeState, snapshot: Lsn) -> None:
-    """Fail for a wave or a completion that can lead to nothing any more.
+    """Refuse a wave or a completion of a snapshot that can no longer be committed.
 
-    :raises Superseded: coverage has been re-based above S, or S was given up on purpose.
+    :raises Superseded: coverage restarted above S, or S was abandoned.
     """
     refuse_superseded(state, snapshot)
     complete = state.snapshot is not None and state.snapshot >= snapshot
     if not complete and state.abandoned is not None and snapshot <= state.abandoned:
         raise Superseded(
-            f"snapshot {snapshot} was abandoned on request; nothing more of it is committed. A new run opens "
-            "another one"
+            f"snapshot {snapshot} was abandoned by MssqlCdcAbandonOperator; nothing more of it is committed. "
+            "Start a new run, which opens another snapshot"
         )
 
 
 def decide_completion(state: BronzeState, snapshot: Lsn) -> AddSnapshot | AlreadyStored:
-    """Whether S, all of whose waves are in bronze, becomes the complete snapshot.
+    """Decide whether S, whose waves are all in bronze, becomes the complete snapshot.
 
-    :raises Superseded: no changes lead on from it, or it was given up.
+    :raises Superseded: changes do not continue S, or it was abandoned.
     """
     if state.snapshot is not None and state.snapshot >= snapshot:
         return AlreadyStored(state.snapshot)
@@ -249,13 +251,13 @@ def decide_completion(state: BronzeState, snapshot: Lsn) -> AddSnapshot | Alread
 
 
 MOST_CHUNKS_PER_WAVE = 16
-"""What a failed wave reads again at most, unless the user says otherwise: docs/sizing.md."""
+"""Chunks that a failed wave reads again at most, unless ``chunks_per_wave`` is given: docs/sizing.md."""
 
 
 def chunks_per_wave(chunks: int, *, max_waves: int, asked: int | None = None) -> int:
-    """How many chunks each wave of a new plan has.
+    """Return how many chunks each wave of a new plan has.
 
-    As asked for; else as many as make the plan fit into one run of ``max_waves``, and no more than
+    ``asked`` where it is given; else as many as fit the plan into one run of ``max_waves``, limited to
     :data:`MOST_CHUNKS_PER_WAVE`: a larger plan takes several runs.
     """
     if chunks < 1 or max_waves < 1 or (asked is not None and asked < 1):
@@ -266,21 +268,21 @@ def chunks_per_wave(chunks: int, *, max_waves: int, asked: int | None = None) ->
 
 
 def missing_waves(waves: int, landed: Collection[int]) -> list[int]:
-    """The waves of a plan that bronze does not hold."""
+    """List the waves of a plan that bronze does not hold."""
     return [wave for wave in range(waves) if wave not in landed]
 
 
 def refuse_missing(missing: Sequence[int], *, snapshot: Lsn, waves: int) -> None:
-    """Fail when waves of a plan are not in bronze.
+    """Refuse to complete a plan with waves that are not in bronze.
 
-    :raises IncompletePlan: naming them, counted from one, as the labels of the mapped tasks do.
+    :raises IncompletePlan: names the waves, counted from 1 like the labels of the mapped tasks.
     """
     if missing:
         listed = ", ".join(str(wave + 1) for wave in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise IncompletePlan(
             f"snapshot {snapshot}: {len(missing)} of {waves} wave(s) are not in bronze: {listed}{more}. "
-            "Those that are there stay; trigger a new run, which reads the missing ones alone, or clear them"
+            "Trigger a new run, which reads only the missing waves, or clear them"
         )
 
 
@@ -289,7 +291,7 @@ _WINDOW = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class WaveEnd:
-    """A wave that is in bronze: when its read ended, and what it brought."""
+    """Hold when the read of a committed wave ended, with its rows and chunks."""
 
     time: datetime
     rows: int
@@ -298,22 +300,23 @@ class WaveEnd:
 
 @dataclass(frozen=True, slots=True)
 class LoadRate:
-    """Over the last hour in which waves ended; times in which no run was at work fall out with it."""
+    """Hold rows and chunks per second over the last hour in which waves ended."""
 
     rows_per_second: float
     chunks_per_second: float
 
     def end(self, *, since: datetime, chunks: int) -> datetime | None:
-        """When this many further chunks are there; None at no pace at all."""
+        """Return when this many further chunks will be committed; None at a rate of 0."""
         if self.chunks_per_second <= 0:
             return None
         return since + timedelta(seconds=chunks / self.chunks_per_second)
 
 
 def load_rate(ends: Sequence[WaveEnd]) -> LoadRate | None:
-    """None with fewer than two waves, or with two at one moment."""
+    """Return the rate over the last hour; None for fewer than two waves, or two at one moment."""
     if not ends:
         return None
+    # Only the hour before the newest wave counts: pauses between the runs of a load would lower the rate.
     newest = max(end.time for end in ends)
     recent = sorted((end for end in ends if end.time >= newest - _WINDOW), key=lambda end: end.time)
     seconds = (newest - recent[0].time).total_seconds()

@@ -433,7 +433,7 @@ def test_after_a_gap_a_resnapshot_begins_coverage_anew_and_supersedes(
     new = other.planned(resnapshot=True)
     assert new[0].snapshot > old[0].snapshot
     for late in (lambda: load.chunk(old[3]), lambda: load.finish(outcomes)):
-        with pytest.raises(Superseded, match=f"snapshot {new[0].snapshot} has taken its place"):
+        with pytest.raises(Superseded, match=f"it was replaced by snapshot {new[0].snapshot}"):
             late()
     done = other.finish([other.chunk(wave) for wave in new])
     assert not isinstance(done, Stopped)

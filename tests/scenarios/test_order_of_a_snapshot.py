@@ -151,6 +151,6 @@ def test_a_resnapshot_is_above_every_snapshot_in_bronze(load: Load, tmp_path: Pa
 def test_a_range_that_is_missing_keeps_the_whole_snapshot_out(load: Load) -> None:
     outcomes = [load.read(planned) for planned in load.plan()]
     before = load.bronze_version()
-    with pytest.raises(IncompletePlan, match=r"range\(s\) 3 of 4 missing"):
+    with pytest.raises(IncompletePlan, match=r"range\(s\) 3 of 4 are missing"):
         load.complete([outcome for outcome in outcomes if outcome.index != 2])
     assert load.bronze_version() == before

@@ -183,7 +183,7 @@ def test_a_restored_database_that_has_overtaken_the_position_is_refused(
         other.table = world.table
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AIRFLOW_CONN_ERP", other.connection)
-            with pytest.raises(StateDamaged, match="given out again"):
+            with pytest.raises(StateDamaged, match="assigned the LSN to another commit"):
                 other.changes()
 
 

@@ -87,7 +87,7 @@ def test_a_restored_database_in_which_no_lsn_coincides_is_refused(
                 break
             world.insert(number)
         assert not mapped(world, position)
-        refused_everywhere(world, "is no commit of this server")
+        refused_everywhere(world, "is not a commit of this server")
 
 
 def test_a_restored_database_in_which_the_lsn_coincides_is_refused(
@@ -102,7 +102,7 @@ def test_a_restored_database_in_which_the_lsn_coincides_is_refused(
         answer()
         world.insert(50, 60)
         assert mapped(world, world.position())
-        refused_everywhere(world, "given out again")
+        refused_everywhere(world, "assigned the LSN to another commit")
 
 
 def test_a_restored_database_that_is_still_below_the_position_is_refused(

@@ -104,7 +104,7 @@ def test_a_resnapshot_is_built_from_and_what_it_found_gone_is_gone(world: Change
     world.bootstrap(resnapshot=True, run_id="again")
     merged = lake.merged()
     assert merged.rebuilt is not None
-    assert "is in bronze now" in merged.rebuilt
+    assert "bronze now holds" in merged.rebuilt
     world.tick()
     world.changes(quiet_seconds=0)
     assert lake.merged().consistency.passed
@@ -270,7 +270,7 @@ def test_its_facts_row_tells_what_was_done(lake: Lake, world: ChangesWorld) -> N
     assert merged["target"] == lake.silver
     assert merged["end_lsn"] == world.position()
     assert '"consistent": false' in merged["detail"]
-    assert '"rebuilt": "it holds nothing yet"' in built["detail"]
+    assert '"rebuilt": "silver is empty"' in built["detail"]
 
 
 def test_a_facts_row_that_the_run_did_not_live_to_write_is_written_by_the_next(

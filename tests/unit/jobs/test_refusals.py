@@ -219,7 +219,7 @@ def test_a_missing_range_is_named_and_nothing_is_committed(make_load: MakeLoad) 
     load = make_load()
     planned = load.plan()
     staged = [load.read(item) for item in planned if item.index != 1]
-    with pytest.raises(IncompletePlan, match=r"range\(s\) 2 of 3 missing"):
+    with pytest.raises(IncompletePlan, match=r"range\(s\) 2 of 3 are missing"):
         load.complete(staged)
     assert DeltaTable(load.table.bronze).version() == 0
 

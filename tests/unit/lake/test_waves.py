@@ -161,7 +161,7 @@ def test_a_base_that_moves_meanwhile_keeps_an_open_and_a_completion_out(tmp_path
         lambda: completion(bronze.location, lsn(3), 1),
         lambda: commit(bronze.location, lsn(3), 1, ()),
     ):
-        with pytest.raises(Superseded, match=f"snapshot {lsn(8)} has taken its place"):
+        with pytest.raises(Superseded, match=f"it was replaced by snapshot {lsn(8)}"):
             late()
     with pytest.raises(NotReadyYet):
         opened(bronze, lsn(7), resnapshot=True, run="cccccccc")

@@ -156,7 +156,8 @@ def test_a_gap_is_proven_when_the_next_change_has_been_purged(
 
 
 @pytest.mark.parametrize(
-    ("stored", "base", "said"), [(70, 70, "has taken its place"), (None, 70, "changes were started above it")]
+    ("stored", "base", "said"),
+    [(70, 70, "it was replaced by snapshot"), (None, 70, "changes were started above it")],
 )
 def test_a_superseded_snapshot_is_told_what_took_its_place(stored: int | None, base: int, said: str) -> None:
     with pytest.raises(Superseded, match=said):

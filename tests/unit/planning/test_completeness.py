@@ -53,13 +53,13 @@ def test_the_newest_complete_plan_is_chosen_by_id_and_the_others_are_named(
 @pytest.mark.parametrize(
     ("results", "said"),
     [
-        ([], "no range was handed over"),
-        (of(NEW, [0, 2]), "range(s) 2 of 3 missing"),
-        (of(NEW, [0], count=30), "range(s) 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 19 more of 30 missing"),
-        (of(OLD, [0]) + of(NEW, [1]), "range(s) 1, 3 of 3 missing; 1 other plan(s)"),
-        ([*of(NEW, [0, 1]), staged(NEW, 1, rows=6)], "range(s) 2 came with different results"),
-        (of(NEW, [0, 1, 2]) + of(NEW, [3], count=4), "disagree on their number"),
-        ([*of(NEW, [0, 1]), staged(NEW, 2, resnapshot=True)], "disagree on whether it is a resnapshot"),
+        ([], "staged must hold at least one range"),
+        (of(NEW, [0, 2]), "range(s) 2 of 3 are missing"),
+        (of(NEW, [0], count=30), "range(s) 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 19 more of 30 are missing"),
+        (of(OLD, [0]) + of(NEW, [1]), "range(s) 1, 3 of 3 are missing; 1 other plan(s)"),
+        ([*of(NEW, [0, 1]), staged(NEW, 1, rows=6)], "range(s) 2 returned two different results"),
+        (of(NEW, [0, 1, 2]) + of(NEW, [3], count=4), "all ranges must have the same count"),
+        ([*of(NEW, [0, 1]), staged(NEW, 2, resnapshot=True)], "all ranges must agree on resnapshot"),
     ],
 )
 def test_what_is_no_whole_snapshot_says_what_is_missing(results: list[StagedRange], said: str) -> None:

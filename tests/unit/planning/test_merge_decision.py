@@ -63,9 +63,9 @@ def test_silver_that_was_damaged_is_built_anew_and_says_why() -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (BronzeState(1), "no complete snapshot yet: run mssql_cdc_bootstrap"),
+        (BronzeState(1), "no complete snapshot: run mssql_cdc_bootstrap"),
         (BronzeState(1, open=S, coverage=Coverage(S, S)), f"{S} is being loaded in chunks"),
-        (BronzeState(1, coverage=Coverage(S, S)), "holds none"),
+        (BronzeState(1, coverage=Coverage(S, S)), "it has no complete snapshot"),
         (BronzeState(1, snapshot=S, coverage=Coverage(LATER, LATER)), "resnapshot=True"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_position_that_a_package_without_a_rule_has_moved_is_noticed(world: Wo
     record(world, Transaction(VERSION, world.bronze.version))
     merged = world.merge()
     assert merged.rebuilt is not None
-    assert "without a number" in merged.rebuilt
+    assert "an unnumbered version" in merged.rebuilt
     assert sorted(world.values()) == [0, 2]
 
 
