@@ -1,4 +1,4 @@
-"""Column names in the lake, changes of the source's columns, and which casts keep keys distinct."""
+"""Map column names to the lake, decide on changed columns, and check that casts keep keys distinct."""
 
 from __future__ import annotations
 
@@ -25,30 +25,32 @@ RESERVED_NAMES = frozenset(
     "_capture_instance _start_lsn _seqval _operation _command_id _commit_ts "
     "_batch_id _snapshot _chunk".split()
 )
-"""Bronze's own columns."""
+"""Bronze's technical columns."""
 
+# The characters that Spark and Delta refuse in a column name unless column mapping is on ("Found invalid
+# character(s) among ' ,;{}()\n\t=' in the column names"), which delta-rs does not write.
 _REFUSED = r" ,;{}()=\t\n"
 _ENCODED = re.compile(rf"[{_REFUSED}]|_(?=x[0-9A-Fa-f]{{4}}[_{_REFUSED}])")
 _GROUP = re.compile(r"_x([0-9A-F]{4})_")
 
 
 def lake_name(source_name: str) -> str:
-    """The name in Delta; most names stay as they are."""
+    """Return the name in Delta: ``_x0020_`` for a blank; a name without refused characters is unchanged."""
     return _ENCODED.sub(lambda match: f"_x{ord(match[0]):04X}_", source_name)
 
 
 def source_name(lake_name: str) -> str:
-    """The source's name again: the inverse of :func:`lake_name`."""
+    """Return the source's name: the inverse of :func:`lake_name`."""
     return _GROUP.sub(lambda match: chr(int(match[1], 16)), lake_name)
 
 
 def is_reserved(name: str) -> bool:
-    """Whether Delta could not tell this column from one of bronze's own."""
+    """Whether a column has the name of one of bronze's technical columns, ignoring case."""
     return _folded(name) in RESERVED_NAMES
 
 
 def indistinct(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of lake names that Delta holds for one, since it ignores case."""
+    """Group lake names that are equal ignoring case, as Delta compares them."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
         groups[_folded(name)].append(name)
@@ -56,17 +58,17 @@ def indistinct(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def _folded(name: str) -> str:
-    """As Spark and delta-rs fold: lower case, character by character."""
+    """Fold a name to lower case, character by character, like Spark and delta-rs."""
     return name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDrift:
-    """How the columns that a capture instance records differ from bronze's.
+    """Hold the differences between a capture instance's columns and bronze's.
 
-    :param added: recorded, and not in bronze.
+    :param added: columns that are recorded and not in bronze.
     :param retyped: one sentence for each column whose type in the lake differs.
-    :param absent: lake names of columns that are in bronze and that the instance does not record.
+    :param absent: lake names of columns that are in bronze and not recorded by the instance.
     """
 
     added: tuple[LakeColumn, ...] = ()
@@ -76,10 +78,10 @@ class ColumnDrift:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDecision:
-    """How to go on.
+    """Hold the decision for one capture instance.
 
-    :param add: columns that bronze gets, NULL in the rows so far.
-    :param dropped: source names that are gone; their columns stay, NULL from then on.
+    :param add: columns to add to bronze, NULL in existing rows.
+    :param dropped: source names that no longer exist; their columns stay, NULL in later rows.
     :param uncaptured: source names that the instance does not record and bronze does not have.
     """
 
@@ -98,12 +100,14 @@ def decide_schema(
 ) -> SchemaDecision:
     """Decide for one capture instance.
 
-    :param source_columns: of the source table as it is now.
-    :param recorded: (name, column id) of the instance's columns; one that was dropped and added again has a
-        new id, and the instance goes on recording the old one, as NULL.
-    :param accept_nulls: new columns may be NULL in the rows so far (``new_columns="null"``).
-    :raises SchemaDrift: values would be lost or replaced by NULL without anybody having said so.
+    :param source_columns: the current columns of the source table.
+    :param recorded: (name, column id) of the instance's columns.
+    :param accept_nulls: new columns may be NULL in existing rows (``new_columns="null"``).
+    :raises SchemaDrift: values would be lost, or replaced by NULL without ``new_columns="null"``.
     """
+    # A column that was dropped and added again has a new column id: the instance still records the old
+    # one, and its change table holds NULL from then on (Microsoft Learn, "What is change data capture",
+    # handling changes to source tables).
     now = {column.name: column for column in source_columns if not column.computed}
     names = {name for name, _ in recorded}
     lost = [
@@ -127,27 +131,27 @@ def decide_schema(
 
 def _not_recorded(instance: str, names: Sequence[str]) -> str:
     return (
-        f"column(s) {', '.join(sorted(set(names)))} are in bronze and in the source table, and capture "
-        f"instance {instance} does not record them (left out of @captured_column_list, or dropped and added "
-        "again): their values would turn into NULL. Enable a second capture instance that records them and "
-        "name it as capture_instance; if it begins above the position, read the older one up to there first"
+        f"capture instance {instance} must record column(s) {', '.join(sorted(set(names)))}, which are in "
+        "bronze and in the source table (not in @captured_column_list, or dropped and added again): their "
+        "values would become NULL. Enable a second capture instance that records them and name it as "
+        "capture_instance; if it begins above the position, read the older one up to its start first"
     )
 
 
 def _retyped(instance: str, sentences: Sequence[str]) -> str:
     return (
-        f"capture instance {instance}: {'; '.join(sentences)}. Delta tables written by delta-rs cannot "
-        'widen a column: keep the type with casts={"<column>": "<the old type>"} as long as the values fit, '
-        "or load into a new bronze path"
+        f"capture instance {instance}: {'; '.join(sentences)}. delta-rs cannot widen the type of a column: "
+        'keep the old type with casts={"<column>": "<the old type>"} while the values fit, or load into a '
+        "new bronze path"
     )
 
 
 def _added(instance: str, columns: Sequence[LakeColumn]) -> str:
     names = ", ".join(column.source_name for column in columns)
     return (
-        f"capture instance {instance} records column(s) {names}, which bronze does not have: rows that were "
-        'loaded before hold no value for them. Accept that with new_columns="null", which adds the columns; '
-        "to have the values, take a new snapshot after that, mssql_cdc_bootstrap(resnapshot=True)"
+        f"capture instance {instance} records column(s) {names}, which bronze does not have: existing rows "
+        'have no value for them. Add the columns, with NULL in existing rows, by new_columns="null"; to load '
+        "the values, take a new snapshot afterwards, mssql_cdc_bootstrap(resnapshot=True)"
     )
 
 
@@ -155,18 +159,20 @@ _DIGITS = {"bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _BYTES = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8, "uniqueidentifier": 16, "rowversion": 8}
 _SCALES = {"money": 4, "smallmoney": 4}
 _EXACT_DIGITS = {"float": 15, "real": 6}
-"""Decimal digits of a whole number that these hold, whatever the number."""
+"""Decimal digits of an integer that these types always hold exactly."""
 _WIDE_CHARS = frozenset({"nchar", "nvarchar"})
 _MICROSECOND_DIGITS = 6
 _SECONDS = {"smalldatetime": 0, "datetime": 3, "date": 0}
-"""Digits after the second; datetime's ticks of 1/300 s are apart with three."""
+"""Fractional digits of the seconds; three distinguish datetime's ticks of 1/300 s."""
 _DATETIME_DIGITS = 2
-"""As many digits as datetime holds apart."""
+"""Fractional digits that datetime always holds distinct."""
+# The largest hierarchyid has 892 bytes, and its text at most 4000 characters (Microsoft Learn,
+# "hierarchyid").
 _HIERARCHY_CHARACTERS, _HIERARCHY_BYTES = 4000, 892
 
 
 def is_one_to_one(source: SqlType, target: SqlType) -> bool:
-    """Whether no two key values of ``source`` become one as ``target`` in the lake."""
+    """Whether a cast from ``source`` to ``target`` keeps all key values distinct in the lake."""
     if target.name in CHAR_TYPES:
         return _as_text(source, target)
     if target.name in BINARY_TYPES:
@@ -185,7 +191,9 @@ def is_one_to_one(source: SqlType, target: SqlType) -> bool:
 
 
 def _as_text(source: SqlType, target: SqlType) -> bool:
-    """Texts of other types are exact ones; trailing blanks tell no keys apart, so padding does no harm."""
+    """Whether a cast to a char type keeps values distinct: it must be long enough and keep Unicode."""
+    # The projection renders other types exactly. SQL Server ignores trailing blanks in comparisons, so
+    # padding to char(n) makes no two keys equal that were not.
     if source.name in CHAR_TYPES:
         return _units(target) >= _units(source) and (
             source.name not in _WIDE_CHARS or target.name in _WIDE_CHARS
@@ -208,14 +216,15 @@ def _as_bytes(source: SqlType, target: SqlType) -> bool:
 
 
 def _units(sql_type: SqlType) -> float:
-    """Characters, or bytes, that a type has room for."""
+    """Return the characters, or bytes, that a type can hold."""
     if sql_type.is_max:
         return float("inf")
     return sql_type.max_length // (2 if sql_type.name in _WIDE_CHARS else 1)
 
 
 def _as_number(source: SqlType, target: SqlType) -> bool:
-    """Rounding makes two numbers one; a number that is too large is an error (8115, 220)."""
+    """Whether a cast to a number keeps values distinct: no digit may be rounded."""
+    # A number that is too large is an error (8115, 220), never another number.
     scale = _SCALES.get(source.name, source.scale)
     if target.name in INTEGER_TYPES:
         return scale == 0
@@ -228,7 +237,7 @@ def _as_number(source: SqlType, target: SqlType) -> bool:
 
 
 def _as_moment(source: SqlType, target: SqlType) -> bool:
-    """Digits are rounded, and an offset that is left out makes two instants one."""
+    """Whether a cast to a date or time keeps values distinct: no digit rounded, no offset dropped."""
     digits = _SECONDS.get(source.name, source.scale)
     if source.name == "datetimeoffset" and target.name != "datetimeoffset":
         return False
@@ -242,12 +251,12 @@ def _as_moment(source: SqlType, target: SqlType) -> bool:
 
 
 def cast_problems(key: Sequence[Column], planned: Sequence[PlannedColumn]) -> list[str]:
-    """One sentence for each key column whose cast may turn two keys into one."""
+    """List one sentence for each key column whose cast may make two keys equal."""
     casts = {column.source.name: column.cast for column in planned}
     return [
-        f"casts: column {shown(column.name)} ({column.sql_type}) is part of the key, and {cast} may turn two "
-        "of its values into one, so that silver would lose rows: leave the cast out, or name a type that "
-        f"holds every value apart{_suggested(column.sql_type)}"
+        f"casts: key column {shown(column.name)} ({column.sql_type}) must be cast to a type that keeps its "
+        f"values distinct, got {cast}: silver would lose rows. Remove the cast, or name such a type"
+        f"{_suggested(column.sql_type)}"
         for column in key
         if (cast := casts.get(column.name)) is not None and not is_one_to_one(column.sql_type, cast)
     ]
@@ -263,26 +272,24 @@ def _suggested(sql_type: SqlType) -> str:
 
 
 def code_page_problems(key: Sequence[Column], facts: SourceFacts, *, allow: Collection[str]) -> list[str]:
-    """One sentence for each char or varchar column of the key in another code page than the database.
-
-    CDC keeps captured values in variables of the database's collation, so characters outside ASCII may
-    change on the way to the change table, and to no other rows ("Collation differences",
-    learn.microsoft.com, known issues and errors of change data capture).
-    """
+    """List one sentence for each char or varchar key column in another code page than the database."""
+    # CDC keeps captured values in variables of the database's collation: characters outside ASCII may
+    # change on the way to the change table, and only there ("Collation differences" in Microsoft Learn,
+    # "Known limitations, issues, and errors with CDC").
     accepted = {name.casefold() for name in allow}
     return [
-        f"column {shown(column.name)} ({column.sql_type}, {column.sql_type.collation}) is part of the key "
-        f"and in another code page than the database ({facts.database_collation}): change rows may hold "
-        "other characters than the table, and silver would keep a row twice or lose it. Make the column "
-        "nvarchar or give it the database's collation; if it holds ASCII alone, allow it by name, "
-        f'allow=("{column.name}",)'
+        f"key column {shown(column.name)} ({column.sql_type}, {column.sql_type.collation}) must have the "
+        "code "
+        f"page of the database ({facts.database_collation}): change rows may hold other characters than the "
+        "table, and silver would duplicate or lose rows. Make the column nvarchar or give it the database's "
+        f'collation; if it holds only ASCII, use allow=("{column.name}",)'
         for column in key
         if column.name.casefold() not in accepted and is_of_other_code_page(column, facts)
     ]
 
 
 def is_of_other_code_page(column: Column, facts: SourceFacts) -> bool:
-    """Whether CDC may change the column's characters; a code page that is not known counts as another."""
+    """Whether CDC may change the column's characters; an unknown code page counts as another one."""
     collation = column.sql_type.collation
     if column.sql_type.name not in {"char", "varchar"} or facts.database_collation is None:
         return False

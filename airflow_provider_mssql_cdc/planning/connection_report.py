@@ -1,4 +1,4 @@
-"""What the test of a connection reports, and the T-SQL that grants a missing right."""
+"""Write the report of a connection test, and the T-SQL that grants a missing right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_mssql_cdc.tsql.statement import shown
 
 @dataclass(frozen=True, slots=True)
 class InstanceRights:
-    """A capture instance that the login sees, and what it may do with it; None where that cannot be told."""
+    """Hold a visible capture instance and the login's rights on it; None where they are unknown."""
 
     instance: CaptureInstance
     may_read_changes: bool | None = None
@@ -21,13 +21,13 @@ class InstanceRights:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFacts:
-    """A server and a database as one login sees them.
+    """Hold what one login sees of a server and a database.
 
-    :param driver: name and version of the driver that asked.
-    :param version: ``ProductVersion``, for instance ``16.0.4135.4``; None where the server keeps it back.
+    :param driver: name and version of the driver.
+    :param version: ``ProductVersion``, for instance ``16.0.4135.4``; None when the server hides it.
     :param user: the database user.
-    :param instances: those that ``sys.sp_cdc_help_change_data_capture`` shows.
-    :param hidden: (schema, table) of visible tables that CDC tracks and no visible instance captures.
+    :param instances: capture instances that ``sys.sp_cdc_help_change_data_capture`` returns.
+    :param hidden: (schema, table) of visible tables that CDC tracks without a visible instance.
     """
 
     driver: str
@@ -41,17 +41,17 @@ class ConnectionFacts:
 
 
 def grant_table(schema: str, table: str, user: str) -> str:
-    """``GRANT SELECT ON [dbo].[orders] TO [loader]``."""
+    """Build ``GRANT SELECT ON [dbo].[orders] TO [loader]``."""
     return f"GRANT SELECT ON {shown(schema)}.{shown(table)} TO {shown(user)}"
 
 
 def grant_changes(capture_instance: str, user: str) -> str:
-    """``GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]``."""
+    """Build ``GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]``."""
     return f"GRANT SELECT ON {change_table(capture_instance).replace('%%', '%')} TO {shown(user)}"
 
 
 def join_role(role: str, user: str) -> str:
-    """``ALTER ROLE [cdc_reader] ADD MEMBER [loader]``."""
+    """Build ``ALTER ROLE [cdc_reader] ADD MEMBER [loader]``."""
     return f"ALTER ROLE {shown(role)} ADD MEMBER {shown(user)}"
 
 
@@ -59,7 +59,7 @@ _MOST_SHOWN = 20
 
 
 def report(facts: ConnectionFacts) -> str:
-    """Sentences, one line each."""
+    """Write the report, one sentence per line: server, user, CDC, instances, missing grants."""
     server = f"SQL Server {facts.version}" if facts.version else "SQL Server"
     edition = f" ({facts.edition})" if facts.edition else ""
     where = f"database {facts.database}, as user {facts.user}, by {facts.driver}"
@@ -90,14 +90,14 @@ def _missing(facts: ConnectionFacts) -> Iterator[str]:
         yield from _missing_on(rights, facts.user)
     for schema, table in facts.hidden:
         yield (
-            f"{grant_table(schema, table, facts.user)};  -- CDC tracks {schema}.{table} and shows no capture "
-            f"instance of it to {facts.user}; if it has a gating role, that is missing too"
+            f"{grant_table(schema, table, facts.user)};  -- CDC tracks {schema}.{table}, but user "
+            f"{facts.user} sees no capture instance of it; a gating role, if there is one, is missing too"
         )
     if not facts.instances and not facts.hidden:
         user = shown(facts.user)
-        yield f"GRANT SELECT ON <schema>.<table> TO {user};  -- for each table that is to be loaded"
+        yield f"GRANT SELECT ON <schema>.<table> TO {user};  -- for each table to load"
         yield f"GRANT SELECT ON cdc.<capture instance>_CT TO {user};  -- by default <schema>_<table>_CT"
-        yield "python -m airflow_provider_mssql_cdc.setup_sql --tables <schema>.<table> prints them in full"
+        yield "python -m airflow_provider_mssql_cdc.setup_sql --tables <schema>.<table> prints them"
 
 
 def _missing_on(rights: InstanceRights, user: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which columns identify a row, which ones ranges are cut on, which ones silver is keyed by."""
+"""Choose the columns that identify a row, that ranges are cut on, and that silver is keyed by."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from airflow_provider_mssql_cdc.tsql.bounds import is_bindable
 from airflow_provider_mssql_cdc.tsql.statement import quote_identifier
 
 MAX_KEY_COLUMNS = 16
-"""As many as an index that this package cuts on may have."""
+"""Columns that a key may have: the limit of a clustered index."""
+# Microsoft Learn, "Maximum capacity specifications for SQL Server": 16 key columns for the primary key and
+# a clustered index.
 
 Columns = tuple[Column, ...]
 
 
 class DescribedTable(Protocol):
-    """What the choice is made from: the source's own description of a table has it."""
+    """Describe a table as the choice needs it; the source's table description implements this."""
 
     @property
     def columns(self) -> tuple[Column, ...]: ...
@@ -34,12 +36,12 @@ class DescribedTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyChoice:
-    """The chosen columns, and what a person should know of the choice.
+    """Hold the chosen columns, with the reasons and problems of the choice.
 
-    :param key: identifies a row, in key order; None when nothing does.
-    :param split_by: ranges are cut on these, in order; None when the table is read as one range.
+    :param key: columns that identify a row, in key order; None when there are none.
+    :param split_by: columns that ranges are cut on, in order; None when the table is read as one range.
     :param split_is_unique: no two rows share all values of ``split_by``.
-    :param key_to_check: the key is the user's word alone; its rows are counted against its values.
+    :param key_to_check: no unique index proves the user's key; its rows are counted against its values.
     :param reasons: for the log, one sentence each.
     :param problems: one sentence each, with its remedy.
     """
@@ -55,7 +57,7 @@ class KeyChoice:
 def choose_keys(
     table: DescribedTable, *, key: Sequence[str] | None = None, split_by: Sequence[str] | None = None
 ) -> KeyChoice:
-    """Choose both, from the user's names and the table's unique indexes."""
+    """Choose the key and the split columns, from the user's names and the table's unique indexes."""
     chosen, key_reason, key_problems = choose_key(table, key)
     split, split_reason, split_problems = choose_split(table, split_by, chosen=chosen)
     return KeyChoice(
@@ -71,11 +73,11 @@ def choose_keys(
 def choose_key(
     table: DescribedTable, key: Sequence[str] | None
 ) -> tuple[Columns | None, str, tuple[str, ...]]:
-    """The columns that identify a row, why, and what is wrong with the user's ones."""
+    """Return the columns that identify a row, the reason, and the problems of the user's columns."""
     if key is not None:
         columns, problems = _named(table, key, argument="key")
         problems += [
-            f"key: column {_name(column)} accepts NULL, so it identifies no row: name NOT NULL columns"
+            f"key: column {_name(column)} must be NOT NULL to identify a row: name other columns"
             for column in columns
             if column.nullable
         ]
@@ -91,9 +93,9 @@ def choose_key(
 def choose_split(
     table: DescribedTable, split_by: Sequence[str] | None, *, chosen: Columns | None
 ) -> tuple[Columns | None, str, tuple[str, ...]]:
-    """The columns that ranges are cut on, why, and what is wrong with the user's ones.
+    """Return the columns that ranges are cut on, the reason, and the problems of the user's columns.
 
-    :param chosen: the key, on which ranges are cut when the user names nothing.
+    :param chosen: the key, used when the user names no columns.
     """
     if split_by is not None:
         columns, problems = _named(table, split_by, argument="split_by")
@@ -104,7 +106,7 @@ def choose_split(
             tuple(problems),
         )
     if chosen is None:
-        return None, "one range: no key to cut ranges on; split_by can name columns", ()
+        return None, "one range: the table has no key to cut on; name columns with split_by", ()
     unbindable = _unbindable(chosen)
     if unbindable:
         return None, f"one range: {'; '.join(unbindable)}", ()
@@ -112,7 +114,8 @@ def choose_split(
 
 
 def _default_index(table: DescribedTable) -> UniqueIndex | None:
-    """The instance's own index; else the primary key, for instances that were enabled without one."""
+    """Return the capture instance's index; else the primary key."""
+    # @index_name is optional (Microsoft Learn, "sys.sp_cdc_enable_table"), so an instance may name no index.
     usable = [index for index in table.unique_indexes if _is_usable(table, index)]
     named = [index for index in usable if index.name == table.instance.index_name]
     return next(iter(named), None) or next((index for index in usable if index.primary), None)
@@ -137,13 +140,13 @@ def _no_key(table: DescribedTable) -> str:
         f"(index {table.instance.index_name})" if table.instance.index_name else "(enabled without an index)"
     )
     return (
-        f"no key: neither capture instance {table.instance.name} {enabled} nor the primary key gives "
-        "NOT NULL columns that are all captured; rows go to bronze, and silver needs a key that is named"
+        f"no key: neither capture instance {table.instance.name} {enabled} nor the primary key has only "
+        "captured NOT NULL columns; bronze is loaded, but silver needs the argument key"
     )
 
 
 def _named(table: DescribedTable, names: Sequence[str], *, argument: str) -> tuple[Columns, list[str]]:
-    """The user's columns, and what is wrong with them."""
+    """Return the user's columns and their problems."""
     columns: list[Column] = []
     problems: list[str] = []
     for name in names:
@@ -153,29 +156,31 @@ def _named(table: DescribedTable, names: Sequence[str], *, argument: str) -> tup
             problems.append(f"{argument}: {exc}")
             continue
         if column in columns:
-            problems.append(f"{argument}: column {_name(column)} is named twice")
+            problems.append(f"{argument}: column {_name(column)} must be named once, got it twice")
         columns.append(column)
         problems += [f"{argument}: {problem}" for problem in _unreadable(column)]
     if len(names) > MAX_KEY_COLUMNS:
-        problems.append(f"{argument}: {len(names)} columns are named, at most {MAX_KEY_COLUMNS} can be")
+        problems.append(f"{argument} must name at most {MAX_KEY_COLUMNS} columns, got {len(names)}")
     return tuple(columns), problems
 
 
 def _unreadable(column: Column) -> list[str]:
     if not column.captured:
-        return [f"column {_name(column)} is not captured by CDC, so changes would not carry it"]
+        return [f"column {_name(column)} must be captured by CDC, so that change rows hold it"]
     if column.computed:
-        return [f"column {_name(column)} is computed, and CDC records NULL for it"]
+        return [f"column {_name(column)} must not be computed: CDC records NULL for it"]
     if column.masked or column.encrypted:
         veil = "encrypted" if column.encrypted else "masked for this login"
-        return [f"column {_name(column)} is {veil}, so what is read is not what the server compares"]
+        return [
+            f"column {_name(column)} must not be {veil}: the server compares other values than it returns"
+        ]
     return []
 
 
 def _unbindable(columns: Columns) -> list[str]:
     """Why these columns cannot bound a range."""
     return [
-        f"column {_name(column)} of type {column.sql_type} has no order, or no exact text, to cut on"
+        f"column {_name(column)} must have a type with an order and an exact text, got {column.sql_type}"
         for column in columns
         if not is_bindable(column.sql_type)
     ]
@@ -201,26 +206,26 @@ _CUT_TYPES = frozenset({"datetime2", "datetimeoffset"})
 def silver_key(
     key: Sequence[Column] | None, columns: Sequence[PlannedColumn], *, label: str
 ) -> tuple[str, ...]:
-    """Names in the lake of the columns that identify a row, in key order.
+    """Return the lake names of the columns that identify a row, in key order.
 
-    :param key: as the source's catalog, or the user, gives it; None when nothing identifies a row.
-    :raises UnsupportedKey: there is none, or two rows of the source could become one in the lake.
+    :param key: from the source's catalog or the user; None when no columns identify a row.
+    :raises UnsupportedKey: there is no key, or two rows of the source could become one in the lake.
     """
     if not key:
         raise UnsupportedKey(
-            f"{label}: silver needs a key, and neither the capture instance nor the primary key gives one "
-            'whose columns are all captured and NOT NULL. Bronze is complete without it; key=("…",) on the '
-            "table names columns that identify a row"
+            f"{label}: silver needs a key, and neither the capture instance's index nor the primary key has "
+            'only captured NOT NULL columns. Name columns that identify a row with key=("…",) on the table; '
+            "bronze needs no key"
         )
     planned = {column.source.name: column for column in columns}
     if missing := [column.name for column in key if column.name not in planned]:
-        raise UnsupportedKey(f"{label}: key column(s) {', '.join(missing)} are not in bronze")
+        raise UnsupportedKey(f"{label}: all key columns must be in bronze, missing {', '.join(missing)}")
     if cut := [column.name for column in key if _is_cut(planned[column.name])]:
         casts = ", ".join(f'"{name}": "varchar(34)"' for name in cut)
         raise UnsupportedKey(
-            f"{label}: key column(s) {', '.join(cut)} have seven digits after the second and the lake keeps "
-            f"six, so two rows of the source could become one. Keep them as text, casts={{{casts}}}, in a "
-            "new bronze"
+            f"{label}: key column(s) {', '.join(cut)} must have at most 6 fractional digits, got 7: the lake "
+            f"stores microseconds, so two rows could become one. Load them as strings, casts={{{casts}}}, "
+            "into a new bronze path"
         )
     return tuple(planned[column.name].lake.name for column in key)
 
@@ -233,33 +238,39 @@ def refuse_uncertain_key(
     allow: Collection[str],
     label: str,
 ) -> None:
-    """Refuse keys for which the state rule cannot be kept, unless ``allow`` names them.
+    """Refuse keys that the state rule (ADR 10) cannot follow, unless ``allow`` names them.
 
     :param captured: names of the source columns in bronze.
-    :raises UnsupportedKey: no unfiltered unique index keeps the key's values apart, or the key is not what
-        the table is clustered by and bronze lacks the columns that tell its rows apart.
+    :raises UnsupportedKey: no unfiltered unique index covers the key, or the key is not the clustered
+        index and bronze lacks the columns that identify a row.
     """
     key = [column.name for column in keys.key or ()]
     if keys.key_to_check and KEY_MAY_REPEAT not in allow:
         raise UnsupportedKey(
-            f"{label}: no unfiltered unique index is on key ({', '.join(key)}) or a part of it, so rows that "
-            "are inserted later may share a key and become one row of silver. Create a unique index, name "
-            f'columns that have one, or accept that, allow=("{KEY_MAY_REPEAT}",)'
+            f"{label}: key ({', '.join(key)}) must include the columns of an unfiltered unique index: "
+            "without "
+            "one, later rows may share a key and become one row of silver. Create a unique index, name "
+            f'columns that have one, or accept that with allow=("{KEY_MAY_REPEAT}",)'
         )
     index = _missing_identity(key, indexes, captured)
     if index is not None and KEY_MAY_MOVE_UNSEEN not in allow:
         raise UnsupportedKey(
-            f"{label}: rows are told apart by {index.name} ({', '.join(index.columns)}), which CDC does not "
-            f"capture, and the key is ({', '.join(key)}): when a value of it passes from one row to another "
-            "that is equal in all captured columns, silver can lose it. Capture those columns, name them as "
-            f'the key, or accept that, allow=("{KEY_MAY_MOVE_UNSEEN}",)'
+            f"{label}: rows are identified by index {index.name} ({', '.join(index.columns)}), which CDC "
+            "does "
+            f"not capture, and the key is ({', '.join(key)}): when a key value passes to another row that is "
+            "equal in all captured columns, silver can lose it. Capture those columns, name them as the key, "
+            f'or accept that with allow=("{KEY_MAY_MOVE_UNSEEN}",)'
         )
 
 
 def _missing_identity(
     key: Sequence[str], indexes: Sequence[UniqueIndex], captured: Sequence[str]
 ) -> UniqueIndex | None:
-    """The index that the table's rows are told apart by, when bronze has neither it nor another one."""
+    """Return the index that identifies the table's rows, when bronze holds the columns of none.
+
+    The state rule decides by images whether a row left a key or came to it. Two rows are told apart by
+    their images only if some unique index other than the key is in them.
+    """
     whole = [index for index in indexes if not (index.filtered or index.disabled)]
     others = [index for index in whole if index.clustered or set(index.columns) != set(key)]
     if any(set(index.columns) <= set(captured) for index in others):
@@ -269,16 +280,19 @@ def _missing_identity(
 
 
 def refuse_other_key(stored: Sequence[str], wanted: Sequence[str], *, silver: str) -> None:
-    """:raises ConfigurationError: silver's rows are told apart by other columns."""
+    """Refuse a silver table that was built with another key.
+
+    :raises ConfigurationError: names both keys.
+    """
     if tuple(stored) != tuple(wanted):
         raise ConfigurationError(
-            f"{silver} tells its rows apart by {', '.join(stored)}, and the key is {', '.join(wanted)} now: "
+            f"{silver} is keyed on ({', '.join(stored)}), but the configured key is ({', '.join(wanted)}): "
             "name another silver path, which is then built from bronze"
         )
 
 
 def _is_cut(column: PlannedColumn) -> bool:
-    """Whether the lake holds fewer digits than the source; a cast to text keeps all of them."""
+    """Whether the lake stores fewer digits than the source; a cast to a char type keeps all of them."""
     source = column.source.sql_type
     cut = source.name in _CUT_TYPES and source.scale > _MICROSECOND_DIGITS
     return cut and column.lake.data_type.startswith("timestamp")

@@ -1,7 +1,6 @@
-"""Everything that stands in the way of a load, at once, each with what to do about it.
+"""Find everything that prevents a load, all of it before the first read, each with its remedy.
 
-Facts in, sentences out. A problem stops the load; a note is what a person should know, or what could
-not be told with the rights at hand.
+A problem stops the load. A note is logged: a risk, or a fact that the login's rights do not show.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _STALE_SECONDS = 30 * 60
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What was found: ``problems`` stop the load, ``notes`` are logged."""
+    """Hold the findings: ``problems`` stop the load, ``notes`` are logged."""
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -34,12 +33,12 @@ def preflight(
     allow: Collection[str] = frozenset(),
     stale_seconds: float = _STALE_SECONDS,
 ) -> Preflight:
-    """Judge the facts of one table.
+    """Check the facts of one table.
 
     :param columns: of the source table, for notes on collations.
-    :param isolation: ``"snapshot"`` when the reads are to use it.
-    :param allow: what the user accepts by name; :data:`ROW_LEVEL_SECURITY` among it.
-    :param stale_seconds: age of the last capture from which on a note is made.
+    :param isolation: ``"snapshot"`` when the reads use it.
+    :param allow: names that the user accepts, for instance :data:`ROW_LEVEL_SECURITY`.
+    :param stale_seconds: age of the last capture, in seconds, above which a note is made.
     """
     if facts.cdc_enabled is False:
         return Preflight((_cdc_off(facts),))
@@ -61,11 +60,11 @@ def _cdc_off(facts: SourceFacts) -> str:
 
 
 def _no_instance(facts: SourceFacts) -> str:
-    """The help procedure showed nothing: off, unknown, misspelt, or not visible to this login."""
+    """Say why no instance is visible: CDC is off, or the name is wrong, or the login lacks rights."""
     asked, meant = facts.capture_instance, _did_you_mean(facts)
     if facts.table is not None and facts.tracked:
         return (
-            f"capture instance {asked} is not visible to user {facts.login}, though CDC tracks "
+            f"capture instance {asked} must be visible to user {facts.login}, and CDC tracks "
             f"{facts.table.label}: {_grant(facts)}; {grant_changes(asked, facts.login)}; "
             f"{_gating_role(facts)}{meant}"
         )
@@ -75,27 +74,27 @@ def _no_instance(facts: SourceFacts) -> str:
             f"@source_schema = N'{_literal(facts.table.schema)}', "
             f"@source_name = N'{_literal(facts.table.name)}', @role_name = NULL{meant}"
         )
-    missing = (
-        f"there is no capture instance {asked} in database {facts.database} that user {facts.login} sees"
-    )
+    missing = f"user {facts.login} sees no capture instance {asked} in database {facts.database}"
     if facts.other_instances:
         visible = ", ".join(sorted(facts.other_instances))
         return f"{missing}; visible ones: {visible}{meant or '.'} {_all_grants(facts)}"
-    return f"{missing}, and no other one. {_all_grants(facts)}"
+    return f"{missing}, nor any other. {_all_grants(facts)}"
 
 
 def _did_you_mean(facts: SourceFacts) -> str:
-    """A question about the visible names that are close; case is no difference."""
+    """Suggest the visible names that are similar, ignoring case."""
     names = {name.casefold(): name for name in facts.other_instances}
     close = difflib.get_close_matches(facts.capture_instance.casefold(), names)
     return f". Did you mean {' or '.join(names[name] for name in close)}?" if close else ""
 
 
 def _all_grants(facts: SourceFacts) -> str:
-    """SQL Server hides what a login may not read: without a right, missing and forbidden look alike."""
+    """Return all grants that an instance may need to become visible."""
+    # SQL Server hides what a login may not read (Microsoft Learn, "Metadata visibility configuration"): a
+    # missing instance and a forbidden one look the same.
     schema, table = facts.likely_table or ("<schema>", "<table>")
     return (
-        f"If it exists, the login lacks the rights to see it, and a db_owner runs: "
+        f"If it exists, the login lacks the rights to see it; a db_owner must run: "
         f"{grant_table(schema, table, facts.login)}; {grant_changes(facts.capture_instance, facts.login)}; "
         f"{_gating_role(facts)}"
     )
@@ -130,7 +129,7 @@ def _table_problems(facts: SourceFacts, allow: Collection[str]) -> Iterator[str]
     assert instance is not None
     if facts.table is None:
         yield (
-            f"the table of capture instance {instance.name} is not visible to user {facts.login}: "
+            f"the table of capture instance {instance.name} must be visible to user {facts.login}: "
             f"{_grant(facts)}"
         )
     if instance.drop_pending:
@@ -140,34 +139,34 @@ def _table_problems(facts: SourceFacts, allow: Collection[str]) -> Iterator[str]
         )
     if facts.row_level_security and ROW_LEVEL_SECURITY not in allow:
         yield (
-            f"table {_label(facts)} is under row-level security, so this login may see a part of the rows "
-            "while CDC records all of them: exempt the login in the security policy, or allow it by name, "
+            f"table {_label(facts)} has row-level security, so this login may see only some rows while CDC "
+            "records all of them: exempt the login in the security policy, or accept that with "
             f'allow=("{ROW_LEVEL_SECURITY}",)'
         )
     if facts.memory_optimized:
-        yield f"table {_label(facts)} is memory-optimized, which CDC does not track: load it another way"
+        yield f"table {_label(facts)} must not be memory-optimized, which CDC does not support"
 
 
 def _isolation_problems(facts: SourceFacts, isolation: str | None) -> Iterator[str]:
     if isolation == "snapshot" and facts.snapshot_allowed is False:
         yield (
-            f"isolation is snapshot and database {facts.database} does not allow it (error 3952): "
-            f"ALTER DATABASE {_shown(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON, or leave isolation "
-            "out to read under READ COMMITTED"
+            f"database {facts.database} must allow isolation snapshot (error 3952): ALTER DATABASE "
+            f"{_shown(facts.database)} SET ALLOW_SNAPSHOT_ISOLATION ON, or remove isolation to read under "
+            "READ COMMITTED"
         )
 
 
 def _notes(facts: SourceFacts, stale_seconds: float) -> Iterator[str]:
     age = facts.last_capture_age_seconds
     if age is None:
-        yield "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or not readable"
+        yield "it is unknown whether the capture job runs: cdc.lsn_time_mapping is empty or not readable"
     elif age > stale_seconds:
         yield (
-            f"capture last wrote {age / 60:.0f} minutes ago: if the database is not paused, look whether the "
-            "capture job runs; after a failover it has to be created on the new primary"
+            f"capture last wrote {age / 60:.0f} minutes ago: unless the database is paused, check that the "
+            "capture job runs; after a failover it must be created on the new primary"
         )
     if facts.row_level_security is None:
-        yield "whether the table is under row-level security cannot be told without VIEW DEFINITION"
+        yield "it is unknown whether the table has row-level security: the login has no VIEW DEFINITION"
     if facts.partitioned:
         yield (
             "the table is partitioned: switching a partition in or out makes no change rows unless CDC was "
@@ -176,7 +175,8 @@ def _notes(facts: SourceFacts, stale_seconds: float) -> Iterator[str]:
 
 
 def _collation_notes(facts: SourceFacts, columns: Collection[Column]) -> Iterator[str]:
-    """CDC keeps char columns in the database's collation and may garble others (varchar, other code page)."""
+    """Note columns that CDC may garble: char and varchar in another collation than the database."""
+    # "Collation differences" in Microsoft Learn, "Known limitations, issues, and errors with CDC".
     other = [
         _shown(column.name)
         for column in columns

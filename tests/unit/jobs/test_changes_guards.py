@@ -374,7 +374,7 @@ def test_a_column_dropped_and_added_again_stops(world: ChangesWorld) -> None:
     world.execute("ALTER TABLE dbo.orders DROP COLUMN amount")
     world.execute("ALTER TABLE dbo.orders ADD amount decimal(18, 4) NULL")
     world.execute("UPDATE dbo.orders SET amount = 7")
-    with pytest.raises(SchemaDrift, match="would turn into NULL"):
+    with pytest.raises(SchemaDrift, match="would become NULL"):
         world.changes()
 
 

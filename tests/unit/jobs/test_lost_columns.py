@@ -54,12 +54,12 @@ def test_a_resnapshot_is_refused_where_changes_stop(world: ChangesWorld, change:
     world.tick(60)
     with pytest.raises(SchemaDrift, match="amount"):
         world.changes()
-    with pytest.raises(SchemaDrift, match="amount.*would turn into NULL"):
+    with pytest.raises(SchemaDrift, match="amount.*would become NULL"):
         world.bootstrap(resnapshot=True, run_id="again")
     chunked = ChunkedRequest(
         world.table, world.attempt("plan", "chunks"), chunk_rows=1, max_waves=9, resnapshot=True
     )
-    with pytest.raises(SchemaDrift, match="amount.*would turn into NULL"):
+    with pytest.raises(SchemaDrift, match="amount.*would become NULL"):
         plan_chunks(chunked, connect=world.session)
     assert [row["amount"] is None for row in world.bronze("_operation = 0")] == [False, False]
 

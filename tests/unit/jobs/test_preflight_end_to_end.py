@@ -63,10 +63,10 @@ def test_everything_that_is_wrong_is_in_one_error_with_what_to_do(
     expected = [
         "ALTER DATABASE [erp] SET ALLOW_SNAPSHOT_ISOLATION ON",
         'casts={"place": ',
-        "casts: 'nonsense'",
+        "casts: a type must be written like varchar(100) or decimal(18, 4), got 'nonsense'",
         "allow: the table has no column [nobody]",
         "[_chunk] (int) has a name that bronze uses itself",
-        "key: column [code] is not captured by CDC",
+        "key: column [code] must be captured by CDC",
         "split_by: the table has no column [nowhere]",
         "belongs to erp.dbo.other (connection erp), not to erp.dbo.items",
         "do not have the same columns",
@@ -136,7 +136,7 @@ def test_what_cannot_be_told_is_a_note(server: EmbeddedSqlServer, tmp_path: Path
     one = load(server, tmp_path, driver=driver, login="loader")
     one.all()
     (facts,) = delta_rows(one.table.facts, "event = 'snapshot_plan'", columns="detail")
-    assert "row-level security cannot be told" in facts["detail"]
+    assert "unknown whether the table has row-level security" in facts["detail"]
     assert "column(s) [c] have another collation than the database" in facts["detail"]
 
 
@@ -170,8 +170,8 @@ def test_a_heap_is_one_range_and_says_so_and_has_ranges_with_split_by(
     (planned,) = one.plan(rows_per_range=10)
     assert planned.key_range.is_whole_table
     (facts,) = delta_rows(one.table.facts, "event = 'snapshot_plan'", columns="detail")
-    assert "one range: no key to cut ranges on; split_by can name columns" in facts["detail"]
-    assert "silver needs a key that is named" in facts["detail"]
+    assert "one range: the table has no key to cut on; name columns with split_by" in facts["detail"]
+    assert "silver needs the argument key" in facts["detail"]
     assert one.complete([one.read(planned)]).rows == 120
     cut = load(server, tmp_path / "cut", driver=driver, split_by=("at",))
     planned_ranges = cut.plan(rows_per_range=10)

@@ -44,7 +44,7 @@ def nothing_written(load: Load) -> bool:
         ({"source": ("dbo", "customers")}, ConfigurationError, r"dbo\.orders"),
         ({"key": ("nmae",)}, PreflightFailed, "nmae"),
         ({"split_by": ("nmae",)}, PreflightFailed, "nmae"),
-        ({"key": ("name",)}, PreflightFailed, "accepts NULL"),
+        ({"key": ("name",)}, PreflightFailed, "must be NOT NULL"),
         ({"casts": {"nmae": "int"}}, PreflightFailed, "nmae"),
         ({"casts": {"name": "no_such_type"}}, PreflightFailed, "no_such_type"),
         ({"isolation": "snapshot"}, PreflightFailed, "ALLOW_SNAPSHOT_ISOLATION"),

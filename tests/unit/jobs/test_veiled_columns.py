@@ -99,7 +99,7 @@ def test_a_table_under_row_level_security_is_refused_unless_it_is_allowed(
     blind = load(server, tmp_path / "blind", driver=driver)
     assert blind.all().rows == 1, "a login that cannot see policies is told so in a note"
     (notes,) = delta_rows(blind.table.facts, "event = 'snapshot_plan'", columns="detail")
-    assert "cannot be told without VIEW DEFINITION" in notes["detail"]
+    assert "has no VIEW DEFINITION" in notes["detail"]
 
 
 @both_drivers

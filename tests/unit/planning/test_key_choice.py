@@ -83,7 +83,7 @@ def test_an_index_that_does_not_identify_every_row_never_slips_in(index: UniqueI
     assert choice.key is None
     assert choice.split_by is None
     assert choice.problems == ()
-    assert "silver needs a key" in choice.reasons[0]
+    assert "silver needs the argument key" in choice.reasons[0]
     assert "one range" in choice.reasons[1]
 
 
@@ -111,15 +111,18 @@ def test_a_key_that_is_the_users_word_alone_is_counted() -> None:
     ("arguments", "said"),
     [
         ({"key": ("nope",)}, "key: the table has no column [nope]"),
-        ({"key": ("c",)}, "key: column [c] accepts NULL"),
-        ({"key": ("hidden",)}, "key: column [hidden] is not captured by CDC"),
-        ({"key": ("total",)}, "key: column [total] is computed"),
-        ({"key": ("secret",)}, "key: column [secret] is masked"),
-        ({"key": ("b", "B")}, "key: column [b] is named twice"),
+        ({"key": ("c",)}, "key: column [c] must be NOT NULL"),
+        ({"key": ("hidden",)}, "key: column [hidden] must be captured by CDC"),
+        ({"key": ("total",)}, "key: column [total] must not be computed"),
+        ({"key": ("secret",)}, "key: column [secret] must not be masked"),
+        ({"key": ("b", "B")}, "key: column [b] must be named once"),
         ({"split_by": ("nope",)}, "split_by: the table has no column [nope]"),
-        ({"split_by": ("doc",)}, "split_by: column [doc] of type xml has no order"),
-        ({"split_by": ("hidden",)}, "split_by: column [hidden] is not captured"),
-        ({"split_by": ("a",) * 17}, "split_by: 17 columns are named, at most 16"),
+        (
+            {"split_by": ("doc",)},
+            "split_by: column [doc] must have a type with an order and an exact text, got xml",
+        ),
+        ({"split_by": ("hidden",)}, "split_by: column [hidden] must be captured"),
+        ({"split_by": ("a",) * 17}, "split_by must name at most 16 columns, got 17"),
     ],
 )
 def test_an_unusable_choice_is_a_problem_and_never_another_column(

@@ -59,19 +59,19 @@ def test_a_good_table_has_neither_problems_nor_notes() -> None:
         (
             {"instance": None},
             [
-                "is not visible to user loader]",
+                "must be visible to user loader]",
                 "GRANT SELECT ON [dbo].[it's [orders]]] TO [loader]]]",
                 "ALTER ROLE <the role> ADD MEMBER [loader]]]",
             ],
         ),
         (
             {"instance": None, "table": None, "tracked": None, "other_instances": ("b", "a")},
-            ["there is no capture instance dbo_orders in database erp", "visible ones: a, b"],
+            ["user loader] sees no capture instance dbo_orders in database erp", "visible ones: a, b"],
         ),
         (
             {"instance": None, "table": None, "tracked": None, "likely_table": ("dbo", "order]s")},
             [
-                "user loader] sees, and no other one",
+                "user loader] sees no capture instance",
                 "GRANT SELECT ON [dbo].[order]]s] TO [loader]]]",
                 "GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]]]",
                 "ALTER ROLE <the role> ADD MEMBER [loader]]]",
@@ -87,13 +87,13 @@ def test_a_good_table_has_neither_problems_nor_notes() -> None:
         ),
         ({"may_read_changes": False}, ["GRANT SELECT ON [cdc].[dbo_orders_CT] TO [loader]]]"]),
         ({"in_gating_role": False}, ["ALTER ROLE [cdc reader] ADD MEMBER [loader]]]"]),
-        ({"table": None}, ["is not visible to user loader]", "GRANT SELECT ON [dbo].[it's [orders]]]"]),
+        ({"table": None}, ["must be visible to user loader]", "GRANT SELECT ON [dbo].[it's [orders]]]"]),
         (
             {"instance": replace(INSTANCE, drop_pending=True)},
             ["is pending drop", "enable CDC on the table again"],
         ),
-        ({"row_level_security": True}, ["under row-level security", f'allow=("{ROW_LEVEL_SECURITY}",)']),
-        ({"memory_optimized": True}, ["is memory-optimized"]),
+        ({"row_level_security": True}, ["has row-level security", f'allow=("{ROW_LEVEL_SECURITY}",)']),
+        ({"memory_optimized": True}, ["must not be memory-optimized"]),
     ],
 )
 def test_each_problem_says_where_and_what_to_do(changed: dict[str, Any], said: list[str]) -> None:
@@ -133,9 +133,9 @@ def test_a_role_that_is_not_there_binds_nobody() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"last_capture_age_seconds": None}, "whether the capture job runs cannot be told"),
+        ({"last_capture_age_seconds": None}, "it is unknown whether the capture job runs"),
         ({"last_capture_age_seconds": 6 * 3600.0}, "capture last wrote 360 minutes ago"),
-        ({"row_level_security": None}, "cannot be told without VIEW DEFINITION"),
+        ({"row_level_security": None}, "has no VIEW DEFINITION"),
         ({"partitioned": True}, "switching a partition"),
     ],
 )

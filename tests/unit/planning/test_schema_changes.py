@@ -71,7 +71,7 @@ RECORDED = {("id", 1), ("qty", 2)}
             source(id=1, qty=2),
             {("id", 1)},
             True,
-            "qty.*would turn into NULL",
+            "qty.*would become NULL",
             id="a column that is there and not recorded stops, whatever is accepted",
         ),
         pytest.param(
