@@ -12,8 +12,9 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
+from airflow_provider_mssql_cdc.jobs.task import Skipped
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, WaveOutcome
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
@@ -82,7 +83,7 @@ def _load(table: MssqlCdcTable, connect: Connect, *, chunk_rows: int, per_wave: 
     ]
     came = [outcome for outcome in outcomes if isinstance(outcome, WaveOutcome)]
     done = complete_waves(table, came, attempt=Attempt("bench", "run", "complete"), connect=connect)
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     return done.rows
 
 
@@ -97,7 +98,7 @@ def _plan(
         wait_seconds=0,
     )
     waves = plan_chunks(request, connect=connect)
-    assert not isinstance(waves, Stopped)
+    assert not isinstance(waves, Skipped)
     return waves
 
 

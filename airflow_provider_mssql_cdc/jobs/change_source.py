@@ -243,21 +243,6 @@ class ChangesRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """Nothing was done and nothing is wrong: why."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Capture has not passed this instant; ``reason`` tells how far it is."""
-
-    at: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChangesDone:
     """What a run did.
 

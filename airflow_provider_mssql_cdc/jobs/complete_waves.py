@@ -17,15 +17,16 @@ from airflow_provider_mssql_cdc.jobs.facts import (
     write_snapshot_facts,
 )
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes, refuse_other_history
-from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.status import progress_of
+from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves
 from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion, held_snapshot
 from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.chunks import Stopped, StoredPlan, WaveOutcome
+from airflow_provider_mssql_cdc.model.chunks import StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
@@ -45,7 +46,7 @@ def complete_waves(
     attempt: Attempt,
     connect: Connect,
     on_step: OnStep = unwatched,
-) -> CompletedSnapshot | Stopped:
+) -> CompletedSnapshot | Skipped:
     """Make the snapshot complete when bronze holds every wave of its plan and changes lead on from it.
 
     :param outcomes: of this run's waves: which snapshot it is, and whether the run mapped all that was left.
@@ -63,7 +64,7 @@ def complete_waves(
         refuse_ended(bronze.state, snapshot)
         plan = _stored_plan(table, snapshot)
         if left := _left_to_others(bronze, plan, outcomes):
-            return Stopped(f"{table.label}: {left}")
+            return Skipped(f"{table.label}: {left}")
         committed, facts = _commit(table, plan, bronze=bronze, attempt=attempt, connect=connect)
         on_step("committed")
         landed = landed_waves(bronze.reload().table, snapshot, plan.waves)

@@ -12,8 +12,6 @@ from airflow_provider_mssql_cdc.jobs.change_source import (
     ChangeSource,
     ChangesRequest,
     ChangesRun,
-    Skipped,
-    Waiting,
     WindowRows,
     mark_of,
     merged,
@@ -21,6 +19,7 @@ from airflow_provider_mssql_cdc.jobs.change_source import (
 from airflow_provider_mssql_cdc.jobs.facts import write_change_facts, write_missing_facts, write_window_facts
 from airflow_provider_mssql_cdc.jobs.guards import refuse_gap, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.cleanup import discard, file_prefix, remove_dead_files
@@ -222,7 +221,7 @@ def _act(run: ChangesRun) -> Outcome:
 def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
     upper, passed = commits_before(run.session, interval.end)
     if passed is None:
-        return Waiting(interval.end, how_far(run.session))
+        return Waiting(how_far(run.session), at=interval.end)
     lower, _ = commits_before(run.session, interval.start)
     base = run.coverage.base
     kept = run.source.available().continues(base) or any(

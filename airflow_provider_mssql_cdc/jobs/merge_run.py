@@ -1,11 +1,11 @@
-"""A merge into silver: order, outcome, and its facts row."""
+"""Facts rows of merges."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.jobs.facts import write_signed
 from airflow_provider_mssql_cdc.lake.facts import has_facts
@@ -14,79 +14,9 @@ from airflow_provider_mssql_cdc.lake.silver.table import MERGE_EVENT, Silver
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon
-from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
-from airflow_provider_mssql_cdc.planning.coverage import Consistency
-from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
-
-@dataclass(frozen=True, slots=True)
-class MergeOrder:
-    """What a run of a merge is asked for.
-
-    :param silver: path or URI of the Delta table that holds the current state.
-    :param wait_consistent: leave silver as it is until changes have passed the snapshot's horizon.
-    """
-
-    table: MssqlCdcTable
-    silver: str
-    attempt: Attempt
-    wait_consistent: bool = False
-    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    @property
-    def location(self) -> TableLocation:
-        return TableLocation(self.silver, self.table.storage_options)
-
-
-@dataclass(frozen=True, slots=True)
-class Awaited:
-    """Silver was left as it is, since it was to wait; ``reason`` tells for what."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MergedSilver:
-    """What silver is after a run.
-
-    :param version: of silver.
-    :param rows: in silver.
-    :param rebuilt: why every row was replaced; None for a merge of changes.
-    :param consistency: whether silver is the source's state at its position, row by row.
-    :param horizon: what changes have to pass for that; None when no row was read.
-    :param silver: canonical path or URI of the table.
-    :param committed: this Airflow run has changed rows of it, in this try or an earlier one.
-    """
-
-    version: int
-    rows: int
-    position: SilverPosition
-    counts: MergeCounts
-    rebuilt: str | None
-    consistency: Consistency
-    horizon: ReadHorizon | None
-    silver: str
-    committed: bool
-
-    def to_xcom(self) -> dict[str, Any]:
-        """JSON types."""
-        return {
-            "version": self.version,
-            "rows": self.rows,
-            "bronze_version": self.position.version,
-            "snapshot": self.position.snapshot.text,
-            "changes": self.position.changes.text,
-            "inserted": self.counts.inserted,
-            "updated": self.counts.updated,
-            "deleted": self.counts.deleted,
-            "files_added": self.counts.files_added,
-            "files_removed": self.counts.files_removed,
-            "rebuilt": self.rebuilt,
-            "consistent": self.consistency.passed,
-            "consistent_after": None if self.horizon is None else self.horizon.consistent_after(),
-            "reason": self.consistency.reason,
-        }
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder
 
 
 _COMMITS_SEARCHED = 20

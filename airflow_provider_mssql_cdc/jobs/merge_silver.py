@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.jobs.change_source import Skipped
-from airflow_provider_mssql_cdc.jobs.merge_run import (
-    Awaited,
-    MergedSilver,
-    MergeOrder,
-    write_merge_facts,
-    write_missing_facts,
-)
-from airflow_provider_mssql_cdc.jobs.source_table import OnStep, loadable_table, unwatched
+from airflow_provider_mssql_cdc.jobs.merge_run import write_merge_facts, write_missing_facts
+from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
+from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.log import run_has_committed
@@ -32,10 +28,13 @@ from airflow_provider_mssql_cdc.lake.silver.table import (
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
+from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon
+from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, Consistency, consistency
 from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_uncertain_key, silver_key
 from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, UpToDate, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
+from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
@@ -45,9 +44,71 @@ log = logging.getLogger(__name__)
 _LOST_AT_MOST = 20
 
 
+@dataclass(frozen=True, slots=True)
+class MergeOrder:
+    """What a run of a merge is asked for.
+
+    :param silver: path or URI of the Delta table that holds the current state.
+    :param wait_consistent: leave silver as it is until changes have passed the snapshot's horizon.
+    """
+
+    table: MssqlCdcTable
+    silver: str
+    attempt: Attempt
+    wait_consistent: bool = False
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def location(self) -> TableLocation:
+        return TableLocation(self.silver, self.table.storage_options)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSilver:
+    """What silver is after a run.
+
+    :param version: of silver.
+    :param rows: in silver.
+    :param rebuilt: why every row was replaced; None for a merge of changes.
+    :param consistency: whether silver is the source's state at its position, row by row.
+    :param horizon: what changes have to pass for that; None when no row was read.
+    :param silver: canonical path or URI of the table.
+    :param committed: this Airflow run has changed rows of it, in this try or an earlier one.
+    """
+
+    version: int
+    rows: int
+    position: SilverPosition
+    counts: MergeCounts
+    rebuilt: str | None
+    consistency: Consistency
+    horizon: ReadHorizon | None
+    silver: str
+    committed: bool
+
+    def to_xcom(self) -> dict[str, Any]:
+        """JSON types."""
+        return {
+            "version": self.version,
+            "rows": self.rows,
+            "bronze_version": self.position.version,
+            "snapshot": self.position.snapshot.text,
+            "changes": self.position.changes.text,
+            "inserted": self.counts.inserted,
+            "updated": self.counts.updated,
+            "deleted": self.counts.deleted,
+            "files_added": self.counts.files_added,
+            "files_removed": self.counts.files_removed,
+            "rebuilt": self.rebuilt,
+            "consistent": self.consistency.passed,
+            "consistent_after": None if self.horizon is None else self.horizon.consistent_after(),
+            "reason": self.consistency.reason,
+        }
+
+
 def merge_silver(
     order: MergeOrder, *, connect: Connect, on_step: OnStep = unwatched
-) -> Skipped | Awaited | MergedSilver:
+) -> Skipped | Waiting | MergedSilver:
     """Bring silver to the version of bronze that is there now; the source is asked only when it is built.
 
     Run again it finds its own position and does nothing; of two at once one commits, and the other goes on
@@ -82,14 +143,14 @@ def _refuse_wrong_tables(order: MergeOrder, bronze: Bronze) -> None:
     refuse_deletion_vectors(bronze.table)
 
 
-def _without_snapshot(order: MergeOrder, reason: str) -> Skipped | Awaited:
+def _without_snapshot(order: MergeOrder, reason: str) -> Skipped | Waiting:
     sentence = f"{order.table.label}: silver stays as it is: {reason}"
-    return Awaited(sentence) if order.wait_consistent else Skipped(sentence)
+    return Waiting(sentence) if order.wait_consistent else Skipped(sentence)
 
 
 def _merge_once(
     order: MergeOrder, bronze: Bronze, *, connect: Connect, on_step: OnStep
-) -> Skipped | Awaited | MergedSilver:
+) -> Skipped | Waiting | MergedSilver:
     silver = open_silver(order.location)
     if silver is not None:
         refuse_foreign(silver, bronze)
@@ -111,7 +172,7 @@ def _merge_once(
     if not isinstance(decision, UpToDate):
         bronze.refuse_thinned(snapshot)
     if order.wait_consistent and not past.passed:
-        return Awaited(
+        return Waiting(
             f"{order.table.label}: silver stays as it is: {past.reason}. mssql_cdc_changes reads them as far "
             f"as capture has come. {CAPTURE_MOVES}"
         )

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
 from airflow_provider_mssql_cdc.errors import LoginFailed, MssqlCdcError, ServerUnreachable, StorageFailed
-from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest, Skipped, Waiting
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
-from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.facts import facts_together
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, WaveOutcome
 from airflow_provider_mssql_cdc.model.database_items import (
     Announcement,
     PackOutcome,
@@ -215,7 +215,7 @@ def _complete(worker: Worker, one: DatabaseTable, staged: list[Any], *, chunked:
         return _loaded(worker, one, complete_snapshot(one.table, ranges, attempt=attempt, connect=connect))
     waves = [WaveOutcome.from_xcom(item) for item in staged]
     completed = complete_waves(one.table, waves, attempt=attempt, connect=connect)
-    if isinstance(completed, Stopped):
+    if isinstance(completed, Skipped):
         return {"note": completed.reason}, []
     return _loaded(worker, one, completed)
 
@@ -257,7 +257,7 @@ def _read_wave(
         attempt=worker.attempt,
         connect=worker.connect(one),
     )
-    if isinstance(outcome, Stopped):
+    if isinstance(outcome, Skipped):
         return {"note": outcome.reason}, None
     return {"read": outcome.rows}, outcome.to_xcom()
 
@@ -266,7 +266,7 @@ def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
     """Open a chunked snapshot and find its bounds, which are stored: the next run reads its waves."""
     request = chunked_request(worker.attempt, one, ref, max_waves=one.options.max_waves)
     planned = plan_chunks(request, connect=worker.connect(one))
-    if isinstance(planned, Stopped):
+    if isinstance(planned, Skipped):
         return {"note": planned.reason}, []
     return {"waves": planned[0].waves, "note": "its chunks are planned; the next run reads them"}, []
 

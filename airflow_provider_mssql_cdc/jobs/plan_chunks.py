@@ -18,12 +18,13 @@ from airflow_provider_mssql_cdc.jobs.facts import (
 )
 from airflow_provider_mssql_cdc.jobs.guards import headroom_hours, refuse_lost_changes
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import bronze_for_snapshot, record_snapshot
-from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, OnStep, loadable_table, unwatched
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, loadable_table
+from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, problems_with
 from airflow_provider_mssql_cdc.lake.chunked import Opened, landed_waves, open_snapshot
 from airflow_provider_mssql_cdc.lake.plans import PlanMoved, add_bounds, begin_plan, finish_plan, read_plan
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, PlanStart, StopEarly, Stopped, StoredPlan
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, PlanStart, StopEarly, StoredPlan
 from airflow_provider_mssql_cdc.model.key_range import Bound
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
@@ -78,7 +79,7 @@ class ChunkPlanner:
 
     def finished_plan(
         self, snapshot: Lsn, *, chunk_rows: int, max_waves: int, chunks_per_wave: int | None
-    ) -> StoredPlan | Stopped:
+    ) -> StoredPlan | Skipped:
         """The plan of S as it is stored; what is missing of it is found first.
 
         :raises ConfigurationError: it was begun on other columns than the table is cut on now.
@@ -97,7 +98,7 @@ class ChunkPlanner:
                 plan = self._stored(snapshot)
             except _TimeIsUp:
                 plan = self._stored(snapshot)
-                return Stopped(
+                return Skipped(
                     f"{self._table.label}: max_seconds have passed with {plan.chunks} chunk(s) of snapshot "
                     f"{snapshot} planned; the next run goes on from there"
                 )
@@ -199,7 +200,7 @@ class ChunkedRequest:
 
 def plan_chunks(
     request: ChunkedRequest, *, connect: Connect, on_step: OnStep = unwatched
-) -> list[PlannedWave] | Stopped:
+) -> list[PlannedWave] | Skipped:
     """The waves that bronze does not hold yet, at most ``max_waves``; one wave that reads nothing if it does.
 
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
@@ -221,7 +222,7 @@ def plan_chunks(
         instance = source.description.instance
         refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
         if reason := too_little_headroom(session, source, bronze, stop=stop):
-            return Stopped(f"{table.label}: {reason}")
+            return Skipped(f"{table.label}: {reason}")
         planner = ChunkPlanner(session, source, table, on_step=on_step, stop_after=stop.after)
         plan = planner.finished_plan(
             work.snapshot,
@@ -229,7 +230,7 @@ def plan_chunks(
             max_waves=request.max_waves,
             chunks_per_wave=request.chunks_per_wave,
         )
-        if isinstance(plan, Stopped):
+        if isinstance(plan, Skipped):
             return plan
         on_step("planned")
         known = {
@@ -241,7 +242,7 @@ def plan_chunks(
         write_snapshot_facts(table, row, attempt=request.attempt, started_at=started_at)
     waves = _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
     if stop.after is not None and datetime.now(UTC) >= stop.after:
-        return Stopped(f"{table.label}: max_seconds have passed; the next run goes on ({len(waves)} waves)")
+        return Skipped(f"{table.label}: max_seconds have passed; the next run goes on ({len(waves)} waves)")
     return waves
 
 

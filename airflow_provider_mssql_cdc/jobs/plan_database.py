@@ -15,12 +15,12 @@ from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.jobs.packs import Worker, chunked_request, failure_of
 from airflow_provider_mssql_cdc.jobs.plan_chunks import plan_chunks
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
+from airflow_provider_mssql_cdc.jobs.task import Skipped
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves
 from airflow_provider_mssql_cdc.lake.facts import facts_together
 from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.chunks import Stopped
 from airflow_provider_mssql_cdc.model.database_items import (
     DatabasePlan,
     Kind,
@@ -292,7 +292,7 @@ class LoadPlanner:
     def _add_waves(self, one: KnownTable, count: int) -> None:
         request = chunked_request(self._attempt, one.table, one.ref, max_waves=count)
         planned = plan_chunks(request, connect=self._request.worker.connect(one.table))
-        if isinstance(planned, Stopped):
+        if isinstance(planned, Skipped):
             log.info("%s", planned.reason)
             self._work.waiting.append(one.ref.name)
         else:

@@ -13,14 +13,9 @@ from airflow_provider_mssql_cdc.jobs.facts import wave_facts, write_missing_chun
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
 from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter, rows_of_range
-from airflow_provider_mssql_cdc.jobs.source_table import (
-    LoadableTable,
-    OnStep,
-    decide_columns,
-    loadable_table,
-    unwatched,
-)
+from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.jobs.status import progress_of
+from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, commit_wave, landed_wave
 from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
@@ -28,7 +23,7 @@ from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped, StoredPlan, WaveOutcome
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.planning.snapshots import refuse_ended
@@ -125,7 +120,7 @@ def read_wave(
     attempt: Attempt,
     connect: Connect,
     on_step: OnStep = unwatched,
-) -> WaveOutcome | Stopped:
+) -> WaveOutcome | Skipped:
     """Read one wave and commit it; nothing, when bronze holds it, or this snapshot, or one above it.
 
     :raises ReplicaBehind: the server that answers is older than S.
@@ -144,7 +139,7 @@ def read_wave(
         return WaveOutcome.of(planned, rows=held.rows)
     refuse_ended(bronze.state, planned.snapshot)
     if planned.stop.after is not None and started_at >= planned.stop.after:
-        return Stopped(f"{table.label}: max_seconds of this run have passed; the next run reads this wave")
+        return Skipped(f"{table.label}: max_seconds of this run have passed; the next run reads this wave")
     with connect() as session:
         source = loadable_table(session, table, snapshot=planned.snapshot)
         bronze.check_identity(source.identity)
@@ -152,7 +147,7 @@ def read_wave(
         bronze.check_columns(source.lake_columns)
         decide_columns(bronze, source)
         if reason := too_little_headroom(session, source, bronze, stop=planned.stop):
-            return Stopped(f"{table.label}: {reason}")
+            return Skipped(f"{table.label}: {reason}")
         staged = stage_wave(
             session, source, bronze, plan=plan, wave=planned.wave, attempt=attempt, on_step=on_step
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import (
     PermissionDenied,
@@ -34,25 +34,6 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
-
-
-Step = Literal[
-    "opened",  # the open is in bronze
-    "plan begun",  # how the table is cut is stored
-    "bounds stored",  # some bounds are
-    "planned",  # all of them and the waves are
-    "stamped",  # the wave has its stamp
-    "read",  # a chunk has been read and staged
-    "staged",  # all of the wave's have
-    "committed",  # the deciding commit has been made
-    "reported",  # the facts row is written
-]
-
-OnStep = Callable[[Step], None]
-
-
-def unwatched(step: Step) -> None:
-    """Nobody watches."""
 
 
 TargetCheck = Callable[[SourceIdentity, Sequence[LakeColumn]], Iterable[str]]

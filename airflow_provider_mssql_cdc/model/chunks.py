@@ -113,13 +113,6 @@ class StopEarly:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """A run that ends early and cleanly: nothing is wrong, and the next one goes on. Why, for people."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedWave:
     """One mapped task's work: some neighbouring chunks of snapshot S, or nothing.
 

@@ -26,7 +26,8 @@ from airflow_provider_mssql_cdc.triggers.capture import PASSED, MssqlCdcCaptureT
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest, Waiting
+    from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
+    from airflow_provider_mssql_cdc.jobs.task import Waiting
 
 CAPTURE, DATA_INTERVAL_END = "capture", "data_interval_end"
 
@@ -102,8 +103,8 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         self._refuse_wrong_arguments()
 
     def run_job(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_mssql_cdc.jobs.change_source import Skipped, Waiting
         from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
+        from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 
         self._refuse_wrong_arguments()  # once more: templates are rendered now
         request = self._request(context)
@@ -146,6 +147,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
 
         :raises NotReadyYet: the time to wait is over; says how far capture is.
         """
+        assert waiting.at is not None, "a run of changes waits for capture alone"
         now = datetime.now(UTC)
         self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)
         if now >= self._deadline:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped
+from airflow_provider_mssql_cdc.jobs.task import Skipped
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave
 from airflow_provider_mssql_cdc.operators._base import MssqlCdcOperator, attempt_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,6 @@ class MssqlCdcChunkOperator(MssqlCdcOperator):
         from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
 
         outcome = read_wave(self.table, planned, attempt=attempt_of(context), connect=self.connect)
-        if isinstance(outcome, Stopped):
+        if isinstance(outcome, Skipped):
             self.skip(outcome.reason)
         return outcome.to_xcom()

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.jobs.task import Skipped
+from airflow_provider_mssql_cdc.model.chunks import WaveOutcome
 from airflow_provider_mssql_cdc.model.plan import StagedRange
 from airflow_provider_mssql_cdc.operators._base import (
     MssqlCdcOperator,
@@ -77,6 +78,6 @@ class MssqlCdcCompleteOperator(MssqlCdcOperator):
             return complete_snapshot(self.table, ranges, attempt=attempt_of(context), connect=self.connect)
         waves = [WaveOutcome.from_xcom(item) for item in items]
         completed = complete_waves(self.table, waves, attempt=attempt_of(context), connect=self.connect)
-        if isinstance(completed, Stopped):
+        if isinstance(completed, Skipped):
             self.skip(completed.reason)
         return completed

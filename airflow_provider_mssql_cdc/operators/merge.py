@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.operators._base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.merge_run import Awaited
+    from airflow_provider_mssql_cdc.jobs.task import Waiting
 
 
 class MssqlCdcMergeOperator(MssqlCdcOperator):
@@ -86,9 +86,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         return uri_problems(self.table.known_uris(silver=self.silver))
 
     def run_job(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_mssql_cdc.jobs.change_source import Skipped
-        from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergeOrder
-        from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+        from airflow_provider_mssql_cdc.jobs.merge_silver import MergeOrder, merge_silver
+        from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 
         self._refuse_wrong_arguments()  # once more: templates are rendered now
         order = MergeOrder(
@@ -97,7 +96,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             attempt=attempt_of(context),
             wait_consistent=as_flag(self.wait_consistent, name="wait_consistent"),
         )
-        while isinstance(outcome := merge_silver(order, connect=self.connect), Awaited):
+        while isinstance(outcome := merge_silver(order, connect=self.connect), Waiting):
             self._wait(outcome)
         if isinstance(outcome, Skipped):
             self.skip(outcome.reason)
@@ -118,7 +117,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         self._deadline = datetime.fromisoformat(deadline) if deadline else None
         return self.execute(context)
 
-    def _wait(self, awaited: Awaited) -> None:
+    def _wait(self, waiting: Waiting) -> None:
         """Give the worker back for a while, or wait on it.
 
         :raises NotReadyYet: the time to wait is over.
@@ -126,9 +125,9 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         now = datetime.now(UTC)
         self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)
         if now >= self._deadline:
-            raise NotReadyYet(awaited.reason)
+            raise NotReadyYet(waiting.reason)
         pause = min(timedelta(seconds=self.poll_seconds), self._deadline - now)
-        self.log.info("%s", awaited.reason)
+        self.log.info("%s", waiting.reason)
         if not self.deferrable:
             time.sleep(pause.total_seconds())
             return

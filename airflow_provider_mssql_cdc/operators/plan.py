@@ -108,7 +108,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
 
     def _plan_waves(self, context: Context) -> list[dict[str, Any]]:
         from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
-        from airflow_provider_mssql_cdc.model.chunks import Stopped
+        from airflow_provider_mssql_cdc.jobs.task import Skipped
 
         request = ChunkedRequest(
             table=self.table,
@@ -122,7 +122,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
             min_headroom_hours=self.min_headroom_hours,
         )
         planned = plan_chunks(request, connect=self.connect)
-        if isinstance(planned, Stopped):
+        if isinstance(planned, Skipped):
             self.skip(planned.reason)
         return [wave.to_xcom() for wave in planned]
 

@@ -18,8 +18,8 @@ import pytest
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs import plan_chunks
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
-from airflow_provider_mssql_cdc.jobs.source_table import Step
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, Stopped
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Step
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave
 from tests.properties.test_whole_snapshot_converges import COLUMNS, Writer, _change_during, _changes
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
@@ -92,7 +92,7 @@ class Rounds:
             max_waves=self.rng.choice([2, 100]),
             on_step=self.at_any_step(),
         )
-        assert not isinstance(waves, Stopped)
+        assert not isinstance(waves, Skipped)
         self.rng.shuffle(waves)
         return waves
 

@@ -32,9 +32,9 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
-from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
-from airflow_provider_mssql_cdc.model.chunks import Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
+from airflow_provider_mssql_cdc.jobs.task import Skipped
+from airflow_provider_mssql_cdc.model.chunks import WaveOutcome
 from airflow_provider_mssql_cdc.planning.columns import lake_name
 from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from tests.support.chunked import ChunkedLoad
@@ -200,9 +200,9 @@ class Round:
             "max_waves": self.rng.choice([3, 100]),
         }
         planned = self.task("plan chunks", run, lambda load: load.waves(resnapshot=resnapshot, **asked))
-        assert not isinstance(planned, Stopped)
+        assert not isinstance(planned, Skipped)
         again = self.rng.sample(planned, self.rng.randrange(len(planned) + 1))
-        outcomes: dict[int, WaveOutcome | Stopped] = {}
+        outcomes: dict[int, WaveOutcome | Skipped] = {}
         for wave in [*self.rng.sample(planned, len(planned)), *again]:
             outcomes[wave.wave] = self.task("wave", run, partial(ChunkedLoad.chunk, wave=wave))
             if self.rng.random() < 0.3:

@@ -19,8 +19,7 @@ import pytest
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
-from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
 

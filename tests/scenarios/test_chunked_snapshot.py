@@ -29,9 +29,9 @@ from airflow_provider_mssql_cdc.errors import (
     UnsupportedKey,
 )
 from airflow_provider_mssql_cdc.jobs import plan_chunks
-from airflow_provider_mssql_cdc.jobs.source_table import Step
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Step
 from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
-from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StopEarly, Stopped, WaveOutcome
+from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StopEarly, WaveOutcome
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import Row, rebuild
@@ -149,7 +149,7 @@ def test_a_table_is_loaded_wave_by_wave_and_marked_complete(load: ChunkedLoad) -
     assert {(row["_operation"], row["_seqval"], row["_batch_id"]) for row in rows} == {(0, None, None)}
     assert load.status().state == "loaded"
     done = load.finish(outcomes)
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert (done.snapshot, done.rows) == (waves[0].snapshot, ROWS)
     assert done.horizon is not None
     facts = {row["event"]: row for row in delta_rows(load.table.facts)}
@@ -170,7 +170,7 @@ def test_the_last_chunk_ends_at_the_key_that_was_the_last_after_s(load: ChunkedL
     outcomes = [load.chunk(wave) for wave in waves]
     assert ids(load) == list(range(ROWS))
     done = load.finish(outcomes)
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert_rebuilt_equals_source(load, done.snapshot.text)
 
 
@@ -202,7 +202,7 @@ def test_a_wave_without_rows_leaves_its_trace(load: ChunkedLoad) -> None:
     outcomes = [load.chunk(wave) for wave in waves]
     assert [outcome.rows for outcome in outcomes if isinstance(outcome, WaveOutcome)] == [100, 0, 100, 100]
     done = load.finish(outcomes)
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert_rebuilt_equals_source(load, done.snapshot.text)
 
 
@@ -238,7 +238,7 @@ def test_the_next_run_reads_the_missing_waves_alone(load: ChunkedLoad, other: Ch
     left = other.planned()
     assert ([wave.wave for wave in left], left[0].snapshot) == ([0, 1, 3], waves[0].snapshot)
     done = other.finish([other.chunk(wave) for wave in left])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert (done.rows, reads(load.server) - before) == (ROWS, 3)
 
 
@@ -251,7 +251,7 @@ def test_a_stored_plan_stays_whatever_a_later_run_asks_for(
     assert [(wave.wave, wave.waves, wave.more) for wave in left] == [(1, 4, True), (2, 4, True)]
     assert "chunk_rows=17 is not used" in caplog.text
     stopped = other.finish([other.chunk(wave) for wave in left])
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, Skipped)
     assert "3 of 4 wave(s)" in stopped.reason
     assert other.load(chunk_rows=5).rows == ROWS
 
@@ -260,7 +260,7 @@ def test_all_that_is_cleared_after_completion_reads_nothing(load: ChunkedLoad) -
     waves = load.planned()
     outcomes = [load.chunk(wave) for wave in waves]
     first = load.finish(outcomes)
-    assert not isinstance(first, Stopped)
+    assert not isinstance(first, Skipped)
     version, before = load.bronze_version(), reads(load.server)
     load.server.execute("DELETE FROM dbo.orders WHERE id < 200")
     again = [load.chunk(wave) for wave in waves]
@@ -269,7 +269,7 @@ def test_all_that_is_cleared_after_completion_reads_nothing(load: ChunkedLoad) -
     assert noop.done
     for outcomes in (again, [load.chunk(noop)], []):
         second = load.finish(outcomes)
-        assert not isinstance(second, Stopped)
+        assert not isinstance(second, Skipped)
         assert (second.snapshot, second.rows) == (first.snapshot, first.rows)
     assert (load.bronze_version(), reads(load.server)) == (version, before)
     assert len(delta_rows(load.table.facts, "event = 'bootstrap'")) == 1
@@ -285,7 +285,7 @@ def test_a_zombie_that_commits_after_its_successor_adds_nothing(load: ChunkedLoa
     assert staged(load) == set()
     assert len(delta_rows(load.table.facts, "event = 'snapshot_wave'")) == 1
     done = load.finish([outcome, *(load.chunk(one) for one in rest)])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert done.rows == ROWS
 
 
@@ -299,7 +299,7 @@ def test_a_plan_that_was_killed_goes_on_where_it_was(
     waves = other.planned()
     assert {wave.snapshot for wave in waves} == {opened}
     done = other.finish([other.chunk(wave) for wave in waves])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert (done.snapshot, done.rows) == (opened, ROWS)
     assert len(delta_rows(load.table.facts, "event = 'snapshot_open'")) == 1
 
@@ -338,7 +338,7 @@ def test_two_runs_that_plan_and_read_at_the_same_time_load_once(
         outcomes.append(load.chunk(wave, on_step=at("staged", lambda twin=twin: other.chunk(twin))))
     assert ids(load) == list(range(ROWS))
     first = load.finish(outcomes)
-    assert first == other.finish(outcomes) or not isinstance(first, Stopped)
+    assert first == other.finish(outcomes) or not isinstance(first, Skipped)
     assert len(delta_rows(load.table.facts, "event = 'snapshot_wave'")) == len(mine)
     assert staged(load) == set()
 
@@ -365,7 +365,7 @@ def test_facts_that_their_writer_did_not_live_to_write_are_rebuilt(load: Chunked
     with pytest.raises(Killed):
         load.finish([], on_step=at("committed", die))
     done = load.finish([])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     (bootstrap,) = delta_rows(load.table.facts, "event = 'bootstrap'")
     assert (bootstrap["rows"], bootstrap["min_lsn"]) == (ROWS, done.snapshot.text)
 
@@ -419,7 +419,7 @@ def test_a_snapshot_from_which_no_change_can_lead_is_not_complete(
     assert delta_rows(load.table.facts, "event = 'bootstrap'") == []
     again = other.planned(resnapshot=True)
     done = other.finish([other.chunk(wave) for wave in again])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert_rebuilt_equals_source(other, done.snapshot.text)
 
 
@@ -436,7 +436,7 @@ def test_after_a_gap_a_resnapshot_begins_coverage_anew_and_supersedes(
         with pytest.raises(Superseded, match=f"it was replaced by snapshot {new[0].snapshot}"):
             late()
     done = other.finish([other.chunk(wave) for wave in new])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert_rebuilt_equals_source(other, done.snapshot.text)
 
 
@@ -448,9 +448,9 @@ def test_waves_of_an_older_snapshot_are_harmless_while_coverage_stays(
     new = other.planned(resnapshot=True)
     late = [load.chunk(wave) for wave in old]
     done = other.finish([other.chunk(wave) for wave in new])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     answer = load.finish(late)
-    assert not isinstance(answer, Stopped)
+    assert not isinstance(answer, Skipped)
     assert answer.snapshot == done.snapshot == new[0].snapshot
     assert_rebuilt_equals_source(load, done.snapshot.text)
 
@@ -467,7 +467,7 @@ def test_a_resnapshot_is_opened_once_per_run_and_above_every_snapshot(
     assert other.planned(resnapshot=True)[0].snapshot == opened[0].snapshot > first.snapshot
     assert load.planned()[0].snapshot == opened[0].snapshot, "a run without resnapshot goes on with it"
     done = other.finish([other.chunk(wave) for wave in opened])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert len(delta_rows(load.table.facts, "event = 'resnapshot'")) == 1
     assert other.planned(resnapshot=True)[0].done
 
@@ -490,7 +490,7 @@ def test_waves_not_begun_by_then_are_left_to_the_next_run(load: ChunkedLoad, oth
     waves = load.planned(max_seconds=3600)
     load.chunk(waves[0])
     over = StopEarly(after=datetime.now(UTC) - timedelta(seconds=1))
-    assert all(isinstance(load.chunk(replace(wave, stop=over)), Stopped) for wave in waves[1:])
+    assert all(isinstance(load.chunk(replace(wave, stop=over)), Skipped) for wave in waves[1:])
     assert [wave.wave for wave in other.planned()] == [1, 2, 3]
 
 
@@ -499,7 +499,7 @@ def test_planning_stops_at_the_runs_end_and_goes_on_in_the_next(
 ) -> None:
     load.server.execute("UPDATE dbo.orders SET id = 1000000 WHERE id = 399")  # not dense any more
     stopped = load.waves(max_seconds=0)
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, Skipped)
     assert "the next run goes on" in stopped.reason
     assert load.status().state == "planning"
     assert other.load().rows == ROWS
@@ -518,7 +518,7 @@ def test_no_wave_is_begun_with_less_headroom_than_asked_for(load: ChunkedLoad, o
     assert headroom is not None
     assert 29 < headroom < 31
     for stopped in (load.chunk(waves[0]), other.waves(min_headroom_hours=48)):
-        assert isinstance(stopped, Stopped)
+        assert isinstance(stopped, Skipped)
         assert "48 hours of headroom" in stopped.reason or "10000 hours of headroom" in stopped.reason
     assert len(other.planned(min_headroom_hours=12)) == 4
 
@@ -545,7 +545,7 @@ def test_an_abandoned_load_is_not_gone_on_with(load: ChunkedLoad, other: Chunked
     load.abandon(snapshot=old[0].snapshot)
     assert load.status().snapshot == new[0].snapshot, "another load is left alone"
     done = other.finish([other.chunk(wave) for wave in new])
-    assert not isinstance(done, Stopped)
+    assert not isinstance(done, Skipped)
     assert_rebuilt_equals_source(other, done.snapshot.text)
 
 

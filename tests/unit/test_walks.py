@@ -14,8 +14,7 @@ import pytest
 
 import airflow_provider_mssql_cdc
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.merge_run import MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from tests.support.chunked import ChunkedLoad
 

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, RetentionGap
-from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone, Skipped, Waiting
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from tests.support.changes_world import ChangesWorld
 
 Worlds = Iterator[ChangesWorld]

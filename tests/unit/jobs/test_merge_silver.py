@@ -13,9 +13,8 @@ import pytest
 from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged, UnsupportedKey
-from airflow_provider_mssql_cdc.jobs.change_source import Skipped
-from airflow_provider_mssql_cdc.jobs.merge_run import Awaited, MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
@@ -127,14 +126,14 @@ def test_without_bronze_or_snapshot_silver_is_left_alone(world: ChangesWorld, la
     skipped = lake.merge()
     assert isinstance(skipped, Skipped)
     assert "run mssql_cdc_bootstrap" in skipped.reason
-    assert isinstance(lake.merge(wait_consistent=True), Awaited)
+    assert isinstance(lake.merge(wait_consistent=True), Waiting)
     assert not Path(lake.silver).exists()
 
 
 def test_it_waits_for_the_horizon_and_leaves_silver_as_it_is(world: ChangesWorld, lake: Lake) -> None:
     world.bootstrap()
     awaited = lake.merge(wait_consistent=True)
-    assert isinstance(awaited, Awaited)
+    assert isinstance(awaited, Waiting)
     assert "have not passed" in awaited.reason
     assert not Path(lake.silver).exists()
     world.tick()

@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.jobs.change_source import Waiting
 from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter
 from airflow_provider_mssql_cdc.jobs.status import look_at_capture
+from airflow_provider_mssql_cdc.jobs.task import Waiting
 from airflow_provider_mssql_cdc.model.capture import CaptureTarget
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES

@@ -16,8 +16,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ForeignTable
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
-from airflow_provider_mssql_cdc.jobs.merge_run import MergedSilver, MergeOrder
-from airflow_provider_mssql_cdc.jobs.merge_silver import merge_silver
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT
