@@ -58,10 +58,12 @@ class ResolvedDatabase:
 
     :param tables: those that can be loaded and followed.
     :param problems: by the name of a table, or by the pattern, what keeps it from that.
+    :param chosen: how many tables the patterns choose, those with a problem included.
     """
 
     tables: tuple[DatabaseTable, ...]
     problems: Mapping[str, str]
+    chosen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,8 @@ class MssqlCdcDatabase:
                 problems[name.text] = str(exc)
         clashes = self._clashes(found)
         problems |= clashes
-        return ResolvedDatabase(tuple(one for one in found if one.name not in clashes), problems)
+        usable = tuple(one for one in found if one.name not in clashes)
+        return ResolvedDatabase(usable, problems, len(chosen))
 
     def table_of(self, name: str, capture_instance: str | None = None) -> DatabaseTable:
         """One table by the name that :meth:`resolve` gave it.
@@ -158,6 +161,15 @@ class MssqlCdcDatabase:
         :raises ConfigurationError: its options cannot be used.
         """
         return self._table(TableName.parse(name), capture_instance)
+
+    def chooses(self, name: TableName) -> bool:
+        """Whether the patterns choose a table of this name, tracked or not."""
+        return bool(selected([name], _parsed(self.include), _parsed(self.exclude)))
+
+    @property
+    def bronze_template(self) -> str:
+        """The template of bronze, as canonical as the places are that it gives."""
+        return canonical_uri(self.bronze)
 
     def rendered(self, render: Callable[[Any], Any]) -> MssqlCdcDatabase:
         """A new value with every field put through ``render`` (Airflow's templating)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
@@ -38,8 +38,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Done = tuple[dict[str, Any], list[Announcement]]
-"""What was done to one table, as JSON, and what was committed."""
+
+@dataclass(slots=True)
+class Done:
+    """What has been done to one table so far: it stays done when what comes after it fails.
+
+    :param told: for the result; JSON types.
+    """
+
+    told: dict[str, Any] = field(default_factory=dict)
+    announcements: list[Announcement] = field(default_factory=list)
+
+    def committed(self, uri: str, extra: Mapping[str, Any]) -> None:
+        self.announcements.append(Announcement(canonical_uri(uri), extra))
+
+
+Job = Callable[["Worker", DatabaseTable, TableRef, Done], None]
+"""The work at one table of a pack."""
+
 
 _ALL_TABLES_SHARE = (ServerUnreachable, LoginFailed)
 """The next table would wait for the same timeout and fail alike."""
@@ -89,16 +105,14 @@ def complete_tables(
     """
     by_name = {one.table.name: one for one in tables}
 
-    def do(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done | None:
+    def do(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
         wanted = by_name[one.name]
         staged = [results[number]["staged"] for number in wanted.items if _is_staged(results.get(number))]
         if len(staged) < len(wanted.items) and not wanted.chunked:
             # read has told why; bronze is as it was, and the next run takes a new snapshot
-            log.warning(
-                "%s: %d of %d ranges were read; not completed", one.name, len(staged), len(wanted.items)
-            )
-            return None
-        return _complete(worker, one, staged, chunked=wanted.chunked)
+            log.warning("%s: %d of %d ranges were read", one.name, len(staged), len(wanted.items))
+            return
+        _complete(worker, one, staged, done, chunked=wanted.chunked)
 
     with facts_together():
         return each_table(worker, [one.table for one in by_name.values()], do)
@@ -107,33 +121,30 @@ def complete_tables(
 def follow_tables(worker: Worker, tables: Iterable[TableRef]) -> PackOutcome:
     """Changes and merge of each table, one after the other."""
     with facts_together():
-        return each_table(worker, tables, lambda worker, one, _: follow_table(worker, one))
+        return each_table(worker, tables, lambda worker, one, _, done: follow_table(worker, one, done))
 
 
-def each_table(
-    worker: Worker,
-    tables: Iterable[TableRef],
-    do: Callable[[Worker, DatabaseTable, TableRef], Done | None],
-) -> PackOutcome:
+def each_table(worker: Worker, tables: Iterable[TableRef], job: Job) -> PackOutcome:
     """One after the other; a table that fails keeps no other from its turn."""
-    outcome, shared = PackOutcome(), None
+    outcome = PackOutcome()
+    shared: TableFailure | None = None
     for ref in tables:
         if shared is not None:
             outcome.failures[ref.name] = shared
             continue
+        done = Done()
         try:
-            done = do(worker, worker.table_of(ref), ref)
+            job(worker, worker.table_of(ref), ref, done)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the next table has its turn
             failure = outcome.failures[ref.name] = failure_of(ref.name, exc)
             shared = failure if isinstance(exc, _ALL_TABLES_SHARE) else None
-            continue
-        if done is not None:
-            outcome.tables[ref.name], announcements = done
-            outcome.announcements += announcements
+        if done.told:
+            outcome.tables[ref.name] = done.told
+        outcome.announcements += done.announcements
     return outcome
 
 
-def load_table(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
+def load_table(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
     """Plan, read, complete, then changes and merge: nothing of it twice, however often it is tried."""
     connect, table = worker.connect(one), one.table
     request = PlanRequest(
@@ -155,10 +166,10 @@ def load_table(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
         for planned in plan_snapshot(request, connect=connect)
     ]
     completed = complete_snapshot(table, staged, attempt=worker.attempt, connect=connect)
-    return _loaded(worker, one, completed)
+    _loaded(worker, one, completed, done)
 
 
-def follow_table(worker: Worker, one: DatabaseTable) -> Done:
+def follow_table(worker: Worker, one: DatabaseTable, done: Done) -> None:
     """What CDC has recorded since, into bronze; then silver."""
     connect, options = worker.connect(one), one.options
     request = ChangesRequest(
@@ -170,54 +181,52 @@ def follow_table(worker: Worker, one: DatabaseTable) -> Done:
     )
     changes = run_changes(request, connect=connect)
     if isinstance(changes, Skipped | Waiting):
-        return {"note": changes.reason}, []
-    told: dict[str, Any] = {"changes": changes.counts.rows, "until": changes.until.text}
+        done.told["note"] = changes.reason
+        return
+    done.told |= {"changes": changes.counts.rows, "until": changes.until.text}
     if changes.notes:
-        told["notes"] = list(changes.notes)
-    events = []
+        done.told["notes"] = list(changes.notes)
     if changes.committed:
         extra = {"lsn": changes.until.text, "version": changes.version, "rows": changes.counts.rows}
-        events.append(Announcement(canonical_uri(one.table.bronze), extra))
+        done.committed(one.table.bronze, extra)
     if one.silver is not None:
-        silver, merged = _merged(worker, one, connect)
-        told |= silver
-        events += merged
-    return told, events
+        order = MergeOrder(one.table, one.silver, worker.attempt, options.wait_consistent)
+        _merge(order, connect, done)
 
 
-def _merged(worker: Worker, one: DatabaseTable, connect: Connect) -> Done:
-    assert one.silver is not None
-    order = MergeOrder(one.table, one.silver, worker.attempt, wait_consistent=one.options.wait_consistent)
+def _merge(order: MergeOrder, connect: Connect, done: Done) -> None:
     merged = merge_silver(order, connect=connect)
     if not isinstance(merged, MergedSilver):
-        return {"silver": None, "reason": merged.reason}, []
-    told = {"silver": merged.rows, "consistent": merged.consistency.passed}
-    if not merged.committed:
-        return told, []
-    extra = {"lsn": merged.position.changes.text, "version": merged.version, "rows": merged.rows}
-    return told, [Announcement(merged.silver, extra)]
+        done.told |= {"silver": None, "reason": merged.reason}
+        return
+    done.told |= {"silver": merged.rows, "consistent": merged.consistency.passed}
+    if merged.committed:
+        extra = {"lsn": merged.position.changes.text, "version": merged.version, "rows": merged.rows}
+        done.committed(merged.silver, extra)
 
 
-def _loaded(worker: Worker, one: DatabaseTable, completed: CompletedSnapshot) -> Done:
+def _loaded(worker: Worker, one: DatabaseTable, completed: CompletedSnapshot, done: Done) -> None:
     """Follow it at once, so that silver is there after the first run."""
-    events = []
+    done.told |= {"loaded": completed.rows, "snapshot": completed.snapshot.text}
     if completed.committed:
         extra = {"lsn": completed.snapshot.text, "version": completed.version, "rows": completed.rows}
-        events.append(Announcement(completed.bronze, extra))
-    told, followed = follow_table(worker, one)
-    return {"loaded": completed.rows, "snapshot": completed.snapshot.text, **told}, [*events, *followed]
+        done.committed(completed.bronze, extra)
+    follow_table(worker, one, done)
 
 
-def _complete(worker: Worker, one: DatabaseTable, staged: list[Any], *, chunked: bool) -> Done:
+def _complete(worker: Worker, one: DatabaseTable, staged: list[Any], done: Done, *, chunked: bool) -> None:
     connect, attempt = worker.connect(one), worker.attempt
-    if not chunked:
+    completed: CompletedSnapshot | Skipped
+    if chunked:
+        waves = [WaveOutcome.from_xcom(item) for item in staged]
+        completed = complete_waves(one.table, waves, attempt=attempt, connect=connect)
+    else:
         ranges = [StagedRange.from_xcom(item) for item in staged]
-        return _loaded(worker, one, complete_snapshot(one.table, ranges, attempt=attempt, connect=connect))
-    waves = [WaveOutcome.from_xcom(item) for item in staged]
-    completed = complete_waves(one.table, waves, attempt=attempt, connect=connect)
+        completed = complete_snapshot(one.table, ranges, attempt=attempt, connect=connect)
     if isinstance(completed, Skipped):
-        return {"note": completed.reason}, []
-    return _loaded(worker, one, completed)
+        done.told["note"] = completed.reason
+    else:
+        _loaded(worker, one, completed, done)
 
 
 Stage = Callable[[Worker, DatabaseTable, Mapping[str, Any]], tuple[dict[str, Any], dict[str, Any] | None]]
@@ -262,13 +271,14 @@ def _read_wave(
     return {"read": outcome.rows}, outcome.to_xcom()
 
 
-def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef) -> Done:
+def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
     """Open a chunked snapshot and find its bounds, which are stored: the next run reads its waves."""
     request = chunked_request(worker.attempt, one, ref, max_waves=one.options.max_waves)
     planned = plan_chunks(request, connect=worker.connect(one))
     if isinstance(planned, Skipped):
-        return {"note": planned.reason}, []
-    return {"waves": planned[0].waves, "note": "its chunks are planned; the next run reads them"}, []
+        done.told["note"] = planned.reason
+    else:
+        done.told |= {"waves": planned[0].waves, "note": "its chunks are planned; the next run reads them"}
 
 
 def chunked_request(attempt: Attempt, one: DatabaseTable, ref: TableRef, *, max_waves: int) -> ChunkedRequest:

@@ -2,137 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from airflow_provider_mssql_cdc.database import DatabaseTable
+from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.jobs.packs import Worker, chunked_request, failure_of
-from airflow_provider_mssql_cdc.jobs.plan_chunks import plan_chunks
-from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
-from airflow_provider_mssql_cdc.jobs.task import Skipped
-from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
-from airflow_provider_mssql_cdc.lake.chunked import landed_waves
+from airflow_provider_mssql_cdc.jobs.packs import Worker, failure_of
+from airflow_provider_mssql_cdc.jobs.plan_loads import DatabaseRequest, KnownTable, LoadPlanner, Work
+from airflow_provider_mssql_cdc.lake.bronze import open_bronze
 from airflow_provider_mssql_cdc.lake.facts import facts_together
-from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.read_facts import StoredFacts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.database_items import (
     DatabasePlan,
-    Kind,
-    ReadItem,
-    TableFailure,
     TableRef,
     ToComplete,
-    new_plan_id,
 )
-from airflow_provider_mssql_cdc.model.tracked import TableName, TablePattern
+from airflow_provider_mssql_cdc.model.tracked import TableName, TablePattern, placed_by
 from airflow_provider_mssql_cdc.planning.packs import (
-    ITEM_BYTES,
     cost,
     pack,
-    ranges_wanted,
-    share_out,
-    wanted_packs,
 )
-from airflow_provider_mssql_cdc.planning.ranges import TooManySeeks
-from airflow_provider_mssql_cdc.source.tracked import TrackedTables, estimated_rows, tracked_tables
+from airflow_provider_mssql_cdc.source.tracked import TrackedTables, tracked_tables
 
 log = logging.getLogger(__name__)
-
-LOAD, FOLLOW = "load", "follow"
 
 OPENED_AT_ONCE = 8
 """Bronze tables that are opened in parallel: on an object store each takes some tenths of a second."""
 
-MOST_SEEKS = 32
-"""A cut by seeks of up to so many ranges is made by ``plan``; a longer one is a mapped task of its own."""
-
-LONGEST_WAIT_SECONDS = 10
-"""``plan``, for which all tables wait, waits for one table's capture no longer than this."""
-
-_AROUND_NAMES_BYTES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseRequest:
-    """What ``plan`` is asked for.
-
-    :param parts: ``load``, ``follow``, or both.
-    :param max_tasks: mapped tasks of ``read``, Airflow's own limit included.
-    :param max_waves: of all chunked tables together, among those.
-    :param complete_slots: mapped tasks of ``complete``.
-    :param follow_slots: mapped tasks of ``follow``, and packs of small tables that are read in parallel.
-    :param resnapshot: names or patterns of tables of which a new snapshot is taken.
-    """
-
-    worker: Worker
-    parts: tuple[str, ...]
-    max_tasks: int
-    max_waves: int
-    complete_slots: int
-    follow_slots: int
-    resnapshot: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class KnownTable:
-    """One table of the run and its bronze."""
-
-    table: DatabaseTable
-    ref: TableRef
-    bronze: Bronze | None
-
-    @property
-    def is_followed(self) -> bool:
-        return self.bronze is not None and self.bronze.state.coverage is not None
-
-    @property
-    def wants_load(self) -> bool:
-        state = None if self.bronze is None else self.bronze.state
-        is_loaded = state is not None and state.snapshot is not None and state.unfinished is None
-        return self.ref.resnapshot or not is_loaded
-
-    def waves_missing(self, run: str) -> int | None:
-        """Of the chunked snapshot that is being loaded; None while its chunks are not all planned.
-
-        :param run: name of the Airflow run, which may have opened the new snapshot that was asked for.
-        """
-        if self.bronze is None or (snapshot := self.bronze.state.unfinished) is None:
-            return None
-        if self.ref.resnapshot and self.bronze.snapshot_of_run(run) is None:
-            return None
-        plan = read_plan(TableLocation.plans_of(self.table.table), snapshot)
-        if plan is None or not plan.is_finished:
-            return None
-        return max(1, plan.waves - len(landed_waves(self.bronze.table, snapshot, plan.waves)))
-
-
-@dataclass(slots=True)
-class Work:
-    """What the run does, as it is found."""
-
-    plan: str = field(default_factory=new_plan_id)
-    items: list[ReadItem] = field(default_factory=list)
-    to_complete: list[ToComplete] = field(default_factory=list)
-    failures: dict[str, TableFailure] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
-
-    def add(self, kind: Kind, *tables: TableRef, work: Mapping[str, Any] | None = None) -> int:
-        self.items.append(ReadItem(self.plan, len(self.items), kind, tables, work))
-        return len(self.items) - 1
-
-    def add_parts(self, kind: Kind, ref: TableRef, works: Sequence[Mapping[str, Any]]) -> None:
-        """A table that several tasks read and ``complete`` commits."""
-        numbers = tuple(self.add(kind, ref, work=work) for work in works)
-        self.to_complete.append(ToComplete(ref, numbers, chunked=kind == "wave"))
-
-    def fail(self, name: str, said: str) -> None:
-        self.failures[name] = TableFailure(ConfigurationError.__name__, said)
+LOAD, FOLLOW = "load", "follow"
+_FACTS_FILES = 64
 
 
 def plan_database(request: DatabaseRequest) -> DatabasePlan:
@@ -154,16 +56,17 @@ def plan_database(request: DatabaseRequest) -> DatabasePlan:
             LoadPlanner(request, work).plan([one for one in known if one.wants_load])
     if not work.items:
         work.add("nothing")
-    followed = [one.ref for one in known if one.is_followed and FOLLOW in request.parts]
+    past = _past(worker, tracked)
+    followed = [one for one in known if one.is_followed and FOLLOW in request.parts]
     plan = DatabasePlan(
         plan=work.plan,
         read=tuple(work.items),
         complete=_complete_slots(work.to_complete, request.complete_slots),
-        follow=_follow_slots(followed, request.follow_slots),
+        follow=_follow_slots(followed, request.follow_slots, past.durations),
         failures=work.failures,
         waiting=tuple(work.waiting),
-        untracked={},
-        tables=len(resolved.tables) + len(resolved.problems),
+        untracked=past.untracked,
+        tables=resolved.chosen,
     )
     log.info(
         "%s: %d table(s), %d to follow, %d task(s) that read, %d table(s) wait, %d failed",
@@ -171,6 +74,47 @@ def plan_database(request: DatabaseRequest) -> DatabasePlan:
         *(len(plan.waiting), len(plan.failures)),
     )
     return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What the facts tell of earlier runs; nothing is decided by it but who does what when.
+
+    :param untracked: tables that were loaded once and that CDC no longer tracks, with their bronze.
+    :param durations: seconds of the last work at a Delta table, by its place.
+    """
+
+    untracked: Mapping[str, str] = field(default_factory=dict)
+    durations: Mapping[str, float] = field(default_factory=dict)
+
+
+def _past(worker: Worker, tracked: TrackedTables) -> _Past:
+    database = worker.database
+    if "{" in database.facts:  # a facts table per source table: no one place tells of all of them
+        return _Past()
+    storage = worker.with_storage(database.table_of("any.table").table)
+    try:
+        facts = StoredFacts(TableLocation.facts_of(storage))
+        return _Past(_untracked(database, tracked, facts.loads()), facts.durations(files=_FACTS_FILES))
+    except Exception as exc:  # noqa: BLE001 - a run without its past is a run all the same
+        log.info("%s: the facts of earlier runs cannot be read: %s", database.label, exc)
+        return _Past()
+
+
+def _untracked(
+    database: MssqlCdcDatabase, tracked: TrackedTables, loads: Mapping[str, str]
+) -> dict[str, str]:
+    """Of this database, at places of this value's template, by names that its patterns choose."""
+    known = {one.name for one in tracked.tables}
+    prefix = f"{database.mssql_conn_id}: {tracked.database}."
+    template = database.bronze_template
+    found: dict[str, str] = {}
+    for bronze, source in loads.items():
+        schema, _, table = source.removeprefix(prefix).partition(".")
+        name = TableName(schema, table)
+        if source.startswith(prefix) and name not in known and placed_by(template, bronze):
+            found |= {name.text: bronze} if database.chooses(name) else {}
+    return found
 
 
 def _tracked(worker: Worker) -> TrackedTables:
@@ -220,114 +164,22 @@ def _looked_at(
     return [seen for seen in looks if isinstance(seen, KnownTable)]
 
 
-class LoadPlanner:
-    """Items of ``read``, the largest first: ranges of whole snapshots, waves of chunked ones, then packs."""
-
-    def __init__(self, request: DatabaseRequest, work: Work) -> None:
-        self._request, self._work = request, work
-        self._attempt = request.worker.attempt
-
-    def plan(self, loads: Sequence[KnownTable]) -> None:
-        whole = {one.ref.name: one for one in loads if not one.table.options.is_chunked}
-        chunked = {one.ref.name: one for one in loads if one.table.options.is_chunked}
-        rows = self._estimates(whole)
-        wanted = {name: self._ranges_of(one, rows[name]) for name, one in whole.items()}
-        small = {name: cost(rows[name]) for name, count in wanted.items() if count == 1}
-        missing = {name: one.waves_missing(self._attempt.run) for name, one in chunked.items()}
-        shares = share_out(
-            packs=wanted_packs(small, at_least=self._request.follow_slots) if small else 0,
-            ranges={name: count for name, count in wanted.items() if count > 1},
-            waves={name: min(count or 1, _most_waves(chunked[name])) for name, count in missing.items()},
-            max_tasks=self._request.max_tasks,
-            max_waves=self._request.max_waves,
-        )
-        self._work.waiting += shares.waiting
-        for name in shares.ranges:
-            self._guarded(name, partial(self._add_ranges, whole[name], wanted[name]))
-        for name, count in shares.waves.items():
-            if missing[name] is None:
-                self._work.add("cut", chunked[name].ref)
-            else:
-                self._guarded(name, partial(self._add_waves, chunked[name], count))
-        if small:
-            self._add_packs({name: whole[name].ref for name in small}, small, shares.packs)
-
-    def _estimates(self, whole: Mapping[str, KnownTable]) -> dict[str, int | None]:
-        """None for all of them where the server cannot be asked: each is then read by its pack."""
-        worker = self._request.worker
-        names = [TableName.parse(name) for name in whole]
-        if not names:
-            return {}
-        with worker.sessions(worker.database.isolation)() as session:
-            return dict(zip(whole, estimated_rows(session, names), strict=True))
-
-    def _ranges_of(self, one: KnownTable, rows: int | None) -> int:
-        options = one.table.options
-        return ranges_wanted(
-            rows,
-            rows_per_range=options.rows_per_range,
-            max_ranges=options.max_ranges,
-            max_tasks=self._request.max_tasks,
-        )
-
-    def _add_ranges(self, one: KnownTable, count: int) -> None:
-        """A table in ranges of its own; by one task alone, where the cut takes long."""
-        options = one.table.options
-        request = PlanRequest(
-            table=one.table.table,
-            attempt=self._attempt,
-            max_ranges=min(options.max_ranges, max(count, 1)),
-            rows_per_range=options.rows_per_range,
-            resnapshot=one.ref.resnapshot,
-            wait_seconds=min(options.wait_seconds, LONGEST_WAIT_SECONDS),
-            max_seeks=MOST_SEEKS,
-        )
-        try:
-            planned = plan_snapshot(request, connect=self._request.worker.connect(one.table))
-        except TooManySeeks:
-            self._work.add("alone", one.ref)
-        else:
-            self._work.add_parts("range", one.ref, [each.to_xcom() for each in planned])
-
-    def _add_waves(self, one: KnownTable, count: int) -> None:
-        request = chunked_request(self._attempt, one.table, one.ref, max_waves=count)
-        planned = plan_chunks(request, connect=self._request.worker.connect(one.table))
-        if isinstance(planned, Skipped):
-            log.info("%s", planned.reason)
-            self._work.waiting.append(one.ref.name)
-        else:
-            self._work.add_parts("wave", one.ref, [each.to_xcom() for each in planned])
-
-    def _add_packs(self, refs: Mapping[str, TableRef], costs: Mapping[str, int], packs: int) -> None:
-        """As many as there are tasks for; what is in none waits."""
-        sizes = {name: len(json.dumps(ref.to_xcom())) + 2 for name, ref in refs.items()}
-        found = pack(costs, packs=packs, sizes=sizes, item_bytes=ITEM_BYTES - _AROUND_NAMES_BYTES)
-        left = self._request.max_tasks - len(self._work.items)
-        for names in found[:left]:
-            self._work.add("pack", *(refs[name] for name in names))
-        self._work.waiting += [name for names in found[left:] for name in names]
-
-    def _guarded(self, name: str, add: Callable[[], None]) -> None:
-        try:
-            add()
-        except Exception as exc:  # noqa: BLE001 - this table's trouble is its own
-            self._work.failures[name] = failure_of(name, exc)
-
-
-def _most_waves(one: KnownTable) -> int:
-    return one.table.options.max_waves
-
-
 def _complete_slots(tables: Sequence[ToComplete], slots: int) -> tuple[tuple[ToComplete, ...], ...]:
     by_name = {one.table.name: one for one in tables}
     packs = pack({name: len(one.items) for name, one in by_name.items()}, packs=slots)
     return _filled([tuple(by_name[name] for name in names) for names in packs], slots)
 
 
-def _follow_slots(tables: Sequence[TableRef], slots: int) -> tuple[tuple[TableRef, ...], ...]:
-    by_name = {one.name: one for one in tables}
-    packs = pack(dict.fromkeys(by_name, 1), packs=slots)
-    return _filled([tuple(by_name[name] for name in names) for names in packs], slots)
+def _follow_slots(
+    tables: Sequence[KnownTable], slots: int, durations: Mapping[str, float]
+) -> tuple[tuple[TableRef, ...], ...]:
+    """As long as each other, as far as the last runs tell how long each table takes."""
+    by_name = {one.ref.name: one.ref for one in tables}
+    costs = {
+        one.ref.name: cost(0, sum(durations.get(place, 0.0) for place in one.table.places()))
+        for one in tables
+    }
+    return _filled([tuple(by_name[name] for name in names) for names in pack(costs, packs=slots)], slots)
 
 
 def _filled(packs: Sequence[tuple[Any, ...]], slots: int) -> tuple[tuple[Any, ...], ...]:

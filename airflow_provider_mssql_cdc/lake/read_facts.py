@@ -8,10 +8,13 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.delta_table import open_table, query
 from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
-from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
@@ -22,6 +25,9 @@ ON facts.target = last.target AND facts.event = last.event AND facts.written_at 
 """
 _WAVES = """
 SELECT target, snapshot, count(*) AS waves FROM stored WHERE event = 'snapshot_wave' GROUP BY target, snapshot
+"""
+_LOADS = """
+SELECT target, source FROM stored WHERE event IN ('bootstrap', 'resnapshot') GROUP BY target, source
 """
 _LSNS = frozenset({"snapshot", "min_lsn", "max_lsn", "end_lsn"})
 _JSON = frozenset({"consistent_after", "detail"})
@@ -59,6 +65,24 @@ class StoredFacts:
         return {
             (row["target"], Lsn.parse(row["snapshot"])): row["waves"] for row in query(self._table, _WAVES)
         }
+
+    def loads(self) -> dict[str, str]:
+        """Every bronze that a snapshot was completed in, with the source table's name for people."""
+        return {row["target"]: row["source"] for row in query(self._table, _LOADS) if row["source"]}
+
+    def durations(self, *, files: int) -> dict[str, float]:
+        """Seconds that the newest event of each target took, as the newest ``files`` of the table tell.
+
+        A hint, and bounded: the whole table grows by some files with every run.
+        """
+        actions = read_all(self._table.get_add_actions(flatten=True)).select(["path", "modification_time"])
+        newest = actions.sort_by([("modification_time", "ascending")]).slice(max(0, actions.num_rows - files))
+        storage, found = TableStorage(self.location), dict[str, float]()
+        for path in newest.column("path").to_pylist():
+            with storage.open(path) as file:
+                rows = pq.read_table(file, columns=["target", "duration_ms"]).to_pylist()
+            found |= {row["target"]: row["duration_ms"] / 1000 for row in rows if row["duration_ms"]}
+        return found
 
     def recent(self, *, limit: int, event: str | None = None, source: str | None = None) -> list[FactsRow]:
         """The newest rows, newest first.

@@ -117,6 +117,12 @@ def path_part(name: str) -> str:
     )
 
 
+def placed_by(template: str, place: str) -> bool:
+    """Whether a template with ``{schema}`` and ``{table}`` gives this place for some table."""
+    pieces = re.split(r"{(?:schema|table)}", template)
+    return re.fullmatch("[^/]+".join(map(re.escape, pieces)), place) is not None
+
+
 def _escaped(character: str) -> str:
     return "".join(f"={byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
 

@@ -109,10 +109,10 @@ class MssqlCdcDatabaseTask(CdcTask):
         """
         ti = context["ti"]
         if (names := outcome.retryable) and ti.try_number <= ti.max_tries:
-            first = outcome.failures[names[0]]
+            first, tables = outcome.failures[names[0]], outcome.tables.keys() | outcome.failures.keys()
             raise RetryableError(
-                f"{len(names)} of {len(names) + len(outcome.tables)} table(s) are tried again, the others "
-                f"are done: {_listed(names)}. The first one's error: {first.error}: {first.message}"
+                f"{len(names)} of {len(tables)} table(s) are tried again, the others are done: "
+                f"{_listed(names)}. The first one's error: {first.error}: {first.message}"
             )
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
@@ -153,7 +153,8 @@ class MssqlCdcDatabasePlanOperator(MssqlCdcDatabaseTask):
         self.follow_slots = follow_slots
 
     def run_job(self, context: Context) -> list[dict[str, Any]]:
-        from airflow_provider_mssql_cdc.jobs.plan_database import DatabaseRequest, plan_database
+        from airflow_provider_mssql_cdc.jobs.plan_database import plan_database
+        from airflow_provider_mssql_cdc.jobs.plan_loads import DatabaseRequest
 
         plan = plan_database(
             DatabaseRequest(

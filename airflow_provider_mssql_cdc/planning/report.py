@@ -88,7 +88,7 @@ class RunReport:
         parts = []
         if self.failed:
             allowed = f" (max_failed_tables={max_failed_tables})" if max_failed_tables else ""
-            parts.append(f"{len(self.failed)} of {self.tables} table(s) failed{allowed}")
+            parts.append(f"{len(self.failed)} failure(s) among {self.tables} table(s){allowed}")
         if self.died:
             parts.append(f"{len(self.died)} task(s) ended without a result")
         return f"{self.label}: {' and '.join(parts)}; the other tables are done:"
