@@ -69,7 +69,7 @@ def repair_changes(run: ChangesRun, window: Window) -> ChangesDone:
     """Replace exactly the changes of a window; rows of snapshots and all other changes stay as they are.
 
     :param window: clipped to coverage by the caller.
-    :raises RetentionGap: the server no longer has all of them; bronze is left as it is.
+    :raises RetentionGap: the server no longer has all of them; bronze is unchanged.
     """
     for _ in range(_REPAIRS_LOST_AT_MOST - 1):
         try:
@@ -148,9 +148,9 @@ def _pieces(run: ChangesRun, window: Window) -> list[tuple[CaptureInstance, Wind
         ]
     except LookupError as exc:
         raise RetentionGap(
-            f"{run.table.label}: the changes in {window} have been purged, in part at least (the lowest one "
-            f"that is kept is at {configured.low}), and cannot be read again. Bronze is left as it is, it "
-            "still holds what was read then"
+            f"{run.table.label}: CDC cleanup has purged changes in {window} (the oldest retained is at "
+            f"{configured.low}), so they cannot be read again. Bronze is unchanged and still holds what was "
+            "read before"
         ) from exc
 
 

@@ -239,8 +239,8 @@ def refuse_gap(run: ChangesRun, available: InstanceChanges, *, position: Lsn) ->
         return
     if position != run.position:
         raise RetentionGap(
-            f"{run.table.label}: changes above {position} were purged while they were read again (the lowest "
-            f"one kept is at {available.low}). Bronze is left as it is, it still holds what was read then"
+            f"{run.table.label}: CDC cleanup purged changes above {position} while they were read again (the "
+            f"oldest retained is at {available.low}). Bronze is unchanged and still holds what was read before"
         )
     _record_gap(run, available, position)
     raise RetentionGap(

@@ -1,4 +1,4 @@
-"""Chunk bounds of a chunked snapshot: by arithmetic, a grid of counts, or seeks."""
+"""Find the chunk bounds of a chunked snapshot, by arithmetic, by counted slices, or by seeks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Rows = Sequence[Mapping[str, Any]]
 SLICES_PER_CHUNK = 8
 MIN_SLICES, MAX_SLICES = 1024, 100_000
 MAX_SPANS = 4
-"""A span of up to this many times 2**63 - 1 is counted; a wider decimal key is cut by seeks."""
-_LONGEST = 2**63 - 1
+"""A key span up to this many times 2**63 - 1 is counted; a wider decimal key is cut by seeks."""
+_LONGEST = 2**63 - 1  # bigint, in which the server computes the slice of a key
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows counted among the keys ``low`` to ``high``, both included; keys as whole numbers."""
+    """Hold the number of rows with keys from ``low`` to ``high``, both included; keys as integers."""
 
     low: int
     high: int
@@ -43,17 +43,18 @@ class Slice:
 
 
 def can_be_counted(column: Column) -> bool:
-    """Whole numbers and dates without NULLs, which no slice would hold."""
+    """Whether a column's keys can be counted per slice: integers and dates, without NULLs."""
+    # A NULL belongs to no slice.
     return not column.nullable and (is_whole_number(column.sql_type) or column.sql_type.name == "date")
 
 
 def number_of(column: Column, text: str) -> int:
-    """A key as a whole number: its value, or the days since 0001-01-01."""
+    """Return a key as an integer: its value, or the days since 0001-01-01."""
     return date.fromisoformat(text).toordinal() if column.sql_type.name == "date" else int(text)
 
 
 def text_of(column: Column, number: int) -> str:
-    """A key as the server renders it."""
+    """Return a key in the server's spelling."""
     if column.sql_type.name == "date":
         return date.fromordinal(number).isoformat()
     return str(number)
@@ -69,9 +70,9 @@ def counted_bounds(
     rows_estimated: int | None,
     found: Callable[[int], None],
 ) -> Generator[Statement, Rows, None]:
-    """Tell ``found`` each inner bound of ``[first, last]`` in order, as soon as it is known.
+    """Pass each inner bound of ``[first, last]`` to ``found``, in order, as soon as it is known.
 
-    No chunk has more than ``chunk_rows`` rows, as counted, unless all its rows share one key.
+    No chunk has more than ``chunk_rows`` counted rows, unless all its rows share one key.
     """
     packed = 0
     slices = yield from _counted(table, column, first, last, wanted=_slices_for(rows_estimated, chunk_rows))
@@ -96,11 +97,9 @@ def _is_dense(one: Slice, chunk_rows: int) -> bool:
 
 
 def _runs(slices: Iterable[Slice], chunk_rows: int) -> Iterator[list[Slice]]:
-    """Neighbouring dense slices together, every other slice alone.
-
-    An empty slice, which is not listed, parts its neighbours. A run has no more rows than one grid is fine
-    enough for, so that counting it again is always finer than it was.
-    """
+    """Yield neighbouring dense slices together, every other slice alone."""
+    # An empty slice is not listed and separates its neighbours. The limit keeps the next count of a run
+    # finer than this one: it gets at least two slices for each slice of the run.
     most = MAX_SLICES * chunk_rows // SLICES_PER_CHUNK
     run: list[Slice] = []
     rows = 0
@@ -121,9 +120,9 @@ def _runs(slices: Iterable[Slice], chunk_rows: int) -> Iterator[list[Slice]]:
 def _refined(
     table: SourceTable, column: Column, run: Sequence[Slice], *, chunk_rows: int
 ) -> Generator[Statement, Rows, list[Slice]]:
-    """A run of dense slices counted again, until none is dense or as narrow as one key.
+    """Count a run of dense slices again, until none is dense or wider than one key.
 
-    Every round is narrower than the one before: a grid has at least two slices per slice of its run.
+    Ends, because each round has at least two slices for each slice of its run.
     """
     low, high = run[0].low, run[-1].high
     ends = (yield ends_within(table, column, lower=text_of(column, low), upper=text_of(column, high)))[0]
@@ -145,7 +144,7 @@ def _refined(
 def _counted(
     table: SourceTable, column: Column, first: int, last: int, *, wanted: int
 ) -> Generator[Statement, Rows, list[Slice]]:
-    """One grid over ``[first, last]``, in pieces whose distances the server can hold in a bigint."""
+    """Count rows per slice of ``[first, last]``, in pieces whose width fits a bigint of the server."""
     slices: list[Slice] = []
     for low in range(first, last + 1, _LONGEST):
         high = min(low + _LONGEST - 1, last)
@@ -162,7 +161,7 @@ def _counted(
 RowsOf = Sequence[Mapping[str, Any]]
 
 MAX_CHUNKS = 200_000
-"""More than this is refused: the plan, its waves and the log of bronze would outgrow what they are for."""
+"""Chunks that one plan may have: limits the plan table, the waves and the log of bronze."""
 
 _WIDEST = MAX_SPANS * (2**63 - 1)
 
@@ -176,7 +175,10 @@ def begin_chunks(
     split: str,
     commit_ts: datetime | None = None,
 ) -> Generator[Statement, RowsOf, PlanStart]:
-    """Measure the key's ends and choose how to cut. S has been recorded before the first statement runs."""
+    """Measure the ends of the key and choose how to cut it.
+
+    S must have been recorded before the first statement runs.
+    """
 
     def start(method: str, reason: str, **ends: Any) -> PlanStart:
         return PlanStart(
@@ -185,7 +187,7 @@ def begin_chunks(
 
     estimate = yield from estimated_rows(table)
     if keys.split_by is None:
-        reason = "; ".join(keys.reasons) or "no column to cut on"
+        reason = "; ".join(keys.reasons) or "the table has no column to cut on"
         return start("whole", reason, rows_estimated=estimate)
     lowest = yield first_key(table, keys.split_by)
     highest = yield first_key(table, keys.split_by, descending=True)
@@ -216,7 +218,7 @@ def _method(keys: KeyChoice, low: Bound, high: Bound, *, estimate: int | None) -
 def find_bounds(
     table: SourceTable, columns: Sequence[Column], plan: StoredPlan, *, found: Callable[[Bound], None]
 ) -> Generator[Statement, RowsOf, None]:
-    """Tell ``found`` every inner bound above those that the plan has, in order, as soon as it is known.
+    """Pass every inner bound above those of the plan to ``found``, in order, as soon as it is known.
 
     :raises ConfigurationError: ``chunk_rows`` would make more than :data:`MAX_CHUNKS` chunks.
     """
@@ -238,8 +240,10 @@ def _limited(found: Callable[[Bound], None], plan: StoredPlan) -> Callable[[Boun
         count += 1
         if count >= MAX_CHUNKS:
             raise ConfigurationError(
-                f"chunk_rows={plan.start.chunk_rows} makes more than {MAX_CHUNKS:,} chunks of this table. "
-                "Abandon this snapshot and open another one with a larger chunk_rows"
+                f"chunk_rows must make at most {MAX_CHUNKS:,} chunks of this table, got "
+                f"{plan.start.chunk_rows}, which makes more. Abandon this snapshot and start another one "
+                "with "
+                "a larger chunk_rows"
             )
         found(bound)
 
@@ -247,7 +251,7 @@ def _limited(found: Callable[[Bound], None], plan: StoredPlan) -> Callable[[Boun
 
 
 def _ends(column: Column, plan: StoredPlan) -> tuple[int, int]:
-    """Where bounds are still to be found: from the last known one, or the first key, to the last key."""
+    """Return the span without bounds yet: from the last known bound, or the first key, to the last key."""
     start = plan.start
     lower = plan.bounds[-1] if plan.bounds else start.lowest
     assert lower is not None
@@ -258,7 +262,7 @@ def _ends(column: Column, plan: StoredPlan) -> tuple[int, int]:
 def _by_arithmetic(
     column: Column, plan: StoredPlan, found: Callable[[Bound], None]
 ) -> Generator[Statement, RowsOf, None]:
-    """Parts of at most ``chunk_rows`` numbers; unique keys, so no part has more rows than that."""
+    """Cut into parts of at most ``chunk_rows`` integers; keys are unique, so rows are at most as many."""
     first, last = _ends(column, plan)
     for bound in cut_integers(first, last, -(-(last - first + 1) // plan.start.chunk_rows)):
         found(bound)
@@ -283,10 +287,7 @@ def _by_grid(
 def _by_seeks(
     table: SourceTable, columns: Sequence[Column], plan: StoredPlan, found: Callable[[Bound], None]
 ) -> Generator[Statement, RowsOf, None]:
-    """Each bound is the key ``chunk_rows`` rows after the one before, up to the last key.
-
-    A key that no text can carry ends the cutting: what is left is one chunk.
-    """
+    """Seek each bound ``chunk_rows`` rows after the previous one, up to the last key."""
     start = plan.start
     lower = plan.bounds[-1] if plan.bounds else start.lowest
     while lower is not None:
@@ -294,7 +295,7 @@ def _by_seeks(
             lower = yield from next_bound(
                 table, columns, lower=lower, step=start.chunk_rows, upper=start.highest
             )
-        except UnsupportedKey:
+        except UnsupportedKey:  # this key cannot be a bound: the rest of the table is one chunk
             return
         if lower is not None:
             found(lower)

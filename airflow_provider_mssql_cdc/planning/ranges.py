@@ -1,4 +1,4 @@
-"""Key ranges of a whole snapshot: by arithmetic, or by keyset seeks."""
+"""Cut a table into key ranges for a whole snapshot, by arithmetic or by keyset seeks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """How a table was cut.
+    """Hold the ranges of a table and how they were cut.
 
-    :param ranges: tile every key, in the server's order; never empty.
+    :param ranges: cover every key once, in the server's order; never empty.
     :param method: ``whole``, ``arithmetic`` or ``keyset``.
     :param reason: for the log and the facts, without a key value.
     """
@@ -34,12 +34,12 @@ class RangePlan:
 
     @classmethod
     def whole(cls, reason: str) -> RangePlan:
-        """One range for the whole table."""
+        """Build a plan of one range for the whole table."""
         return cls((KeyRange(),), "whole", reason)
 
     @classmethod
     def cut(cls, bounds: Iterable[Bound], *, method: str, reason: str) -> RangePlan:
-        """The ranges between inner bounds that the server put in order."""
+        """Build a plan of the ranges between inner bounds, which are in the server's order."""
         return cls(tuple(ranges_between(tuple(bounds))), method, reason)
 
 
@@ -49,9 +49,9 @@ def is_whole_number(sql_type: SqlType) -> bool:
 
 
 def largest_count(max_ranges: int, max_map_length: int | None = None) -> int:
-    """How many mapped tasks a plan may have.
+    """Return how many mapped tasks a plan may have.
 
-    :param max_map_length: Airflow's own limit (``[core] max_map_length``).
+    :param max_map_length: Airflow's limit (``[core] max_map_length``).
     :raises ValueError: a limit below 1.
     """
     limit = max_ranges if max_map_length is None else min(max_ranges, max_map_length)
@@ -63,7 +63,7 @@ def largest_count(max_ranges: int, max_map_length: int | None = None) -> int:
 def range_count(
     rows: int | None, rows_per_range: int, max_ranges: int, max_map_length: int | None = None
 ) -> int:
-    """The number of ranges for a row estimate that may be missing, zero, negative or wrong; at least 1."""
+    """Return the number of ranges, at least 1; the estimate may be missing, zero, negative or wrong."""
     if rows_per_range < 1:
         raise ValueError(f"rows_per_range must be >= 1, got {rows_per_range}")
     wanted = -(-max(rows or 0, 0) // rows_per_range)
@@ -71,7 +71,7 @@ def range_count(
 
 
 def is_dense(span: int, rows: int | None) -> bool:
-    """Whether uniform ranges over ``span`` unique whole numbers are balanced enough.
+    """Whether ranges of equal width over ``span`` unique integers are balanced enough.
 
     A range of ``span / n`` numbers holds at most that many rows; with ``span <= 1.5 * rows`` that is at
     most 1.5 times the average.
@@ -80,9 +80,9 @@ def is_dense(span: int, rows: int | None) -> bool:
 
 
 def cut_integers(lo: int, hi: int, count: int) -> list[Bound]:
-    """Inner bounds that cut ``[lo, hi]`` into ``count`` parts of equal width, give or take one.
+    """Return the inner bounds that cut ``[lo, hi]`` into ``count`` parts of equal width, within one.
 
-    Fewer when there are not that many whole numbers; each is above ``lo`` and at most ``hi``.
+    Fewer when there are not that many integers; each bound is above ``lo`` and at most ``hi``.
     """
     if hi < lo or count < 1:
         raise ValueError(f"lo <= hi and count >= 1 must hold, got [{lo}, {hi}] and {count}")
@@ -96,7 +96,7 @@ Steps = Generator[Statement, Rows, Any]
 
 
 def drive(steps: Steps, run: Callable[[Statement], Rows]) -> Any:
-    """Run a planner: each statement by ``run``, whose errors of this package's tree the planner sees."""
+    """Run a planner: send it the rows of each statement, and throw errors of ``run`` into it."""
     try:
         statement = next(steps)
         while True:
@@ -122,16 +122,16 @@ def plan_ranges(
     max_ranges: int,
     max_seeks: int | None = None,
 ) -> Generator[Statement, Rows, RangePlan]:
-    """Cut a table into ranges. S has been recorded before the first statement runs.
+    """Cut a table into ranges. S must have been recorded before the first statement runs.
 
-    :param max_ranges: never exceeded; Airflow's own limit is the caller's business.
-    :param max_seeks: None for as many as it takes.
-    :raises TooManySeeks: the key has to be sought, and for more ranges than ``max_seeks``.
+    :param max_ranges: limit of the result; the caller applies Airflow's own limit.
+    :param max_seeks: limit of the seeks; None for no limit.
+    :raises TooManySeeks: the key must be sought for more ranges than ``max_seeks``.
     """
     if keys.split_by is None:
-        return RangePlan.whole("; ".join(keys.reasons) or "no column to cut ranges on")
+        return RangePlan.whole("; ".join(keys.reasons) or "the table has no column to cut ranges on")
     if max_ranges == 1:
-        return RangePlan.whole("one range, as asked for")
+        return RangePlan.whole("one range, since max_ranges is 1")
     estimate = yield from estimated_rows(table)
     if len(keys.split_by) == 1 and keys.split_is_unique and is_whole_number(keys.split_by[0].sql_type):
         plan = yield from _arithmetic(table, keys.split_by[0], estimate, rows_per_range, max_ranges)
@@ -143,7 +143,7 @@ def plan_ranges(
 
 
 def estimated_rows(table: SourceTable) -> Generator[Statement, Rows, int | None]:
-    """The table's rows as its metadata has them; None where the server does not tell."""
+    """Read the table's row count from its metadata; None when the server does not return one."""
     try:
         rows = yield space_used(table)
     except StatementFailed:
@@ -162,7 +162,7 @@ def rows_told(rows: Rows) -> int | None:
 def _arithmetic(
     table: SourceTable, column: Column, estimate: int | None, rows_per_range: int, max_ranges: int
 ) -> Generator[Statement, Rows, RangePlan | None]:
-    """Ranges of equal width, when the key is dense enough for them to be balanced."""
+    """Cut into ranges of equal width; None when the key is too sparse for balanced ranges."""
     ends = (yield key_ends(table, column))[0]
     if ends["lowest"] is None:
         return RangePlan.whole("the table is empty")
@@ -197,13 +197,12 @@ def seek_bounds(
     rows_per_range: int,
     max_ranges: int,
 ) -> Generator[Statement, Rows, list[Bound]]:
-    """Inner bounds of at most ``max_ranges`` ranges, until the end of the table.
+    """Seek the inner bounds of at most ``max_ranges`` ranges, until the end of the table.
 
-    The estimate decides the first steps alone. A table with more rows than it says gets more ranges;
-    when those would be too many, neighbours are merged and the step is doubled.
-
-    :raises UnsupportedKey: a key whose text is not exact, so that it cannot bound a range.
+    :raises UnsupportedKey: a key has no exact text, so it cannot bound a range.
     """
+    # The estimate sets only the first steps. A table with more rows than estimated gets more ranges; when
+    # those would be too many, neighbours are merged and the step is doubled.
     found = yield first_key(table, columns)
     if not found:
         return []
@@ -224,11 +223,11 @@ def seek_bounds(
 def next_bound(
     table: SourceTable, columns: Sequence[Column], *, lower: Bound, step: int, upper: Bound | None = None
 ) -> Generator[Statement, Rows, Bound | None]:
-    """The key ``step`` rows after the first one at ``lower``; None when there are not that many.
+    """Seek the key ``step`` rows after the first one at ``lower``; None when there are fewer rows.
 
-    When more rows than that share the values of ``lower``, the first key above them.
+    When more rows share the values of ``lower``, the result is the first key above them.
 
-    :param upper: keys above it do not count.
+    :param upper: keys above it are ignored.
     """
     row, shared = yield from _search(table, columns, lower=lower, rows=step + 1, inclusive=True, upper=upper)
     if row is not None and int(row["is_lower"]) == 1:
@@ -245,7 +244,7 @@ def _search(
     inclusive: bool,
     upper: Bound | None,
 ) -> Generator[Statement, Rows, tuple[Mapping[str, Any] | None, int]]:
-    """The ``rows``-th key from a bound on, and how many leading values it shares with the bound."""
+    """Return the ``rows``-th key from a bound, and how many leading values it shares with the bound."""
     left = rows
     for depth in range(len(columns) - 1, -1, -1):
         statement = seek_key(
@@ -261,39 +260,41 @@ def _search(
 
 
 def key_of(row: Mapping[str, Any], columns: Sequence[Column], *, shared: Bound = ()) -> Bound:
-    """The key of an answer. Shared values keep the text they have in the bound before, whatever the row
-    spells: for the server they are equal, and equal text makes an equality of them in the range's pieces.
+    """Return the key of a row.
 
-    :raises UnsupportedKey: a key that no text can carry.
+    :param shared: leading values that equal those of the previous bound; their text is kept.
+    :raises UnsupportedKey: a value has no exact text.
     """
+    # The row may spell shared values differently ('A' and 'a'): for the server they are equal, and with
+    # equal text the range's predicate compares them by equality.
     rest = range(len(shared), len(columns))
     values = tuple(_text(row[f"k{index}"]) for index in rest)
     for index, value in zip(rest, values, strict=True):
         if value is not None and not _is_exact(value):
             raise UnsupportedKey(
-                f"one range: a key in column {columns[index].name} holds characters that no text can carry"
+                f"one range: a key in column {columns[index].name} holds characters that cannot be sent back "
+                "exactly"
             )
     return (*shared, *values)
 
 
 def _text(value: Any) -> Any:
-    """A key of nchar or nvarchar comes as UTF-16 units: half of a pair stays one."""
+    """Decode a key of nchar or nvarchar, which is read as UTF-16 units, so that half a pair survives."""
     return value.decode("utf-16-le", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _is_exact(value: object) -> bool:
-    """Whether a driver handed over the text as the server has it: no replacement, no half of a pair."""
+    """Whether a driver returned the server's text exactly: no replacement character, no half pair."""
     if not isinstance(value, str):
         return False
     return not any(character == "\ufffd" or "\ud800" <= character <= "\udfff" for character in value)
 
 
 class _Steps:
-    """How many rows the next range is to have.
+    """Return how many rows the next range gets."""
 
-    NTILE's sizes while the estimate lasts; then one look 1.5 steps ahead, so that a few rows above the
-    estimate do not make a range of their own; then one step after the other.
-    """
+    # The sizes that NTILE would give while the estimate lasts; then one seek of 1.5 steps, so that a few
+    # rows above the estimate do not become a separate range; then equal steps.
 
     def __init__(self, estimate: int | None, rows_per_range: int, max_ranges: int) -> None:
         rows = max(estimate or 0, 0)
@@ -304,9 +305,9 @@ class _Steps:
         self._planned[-1] = self._step + self._step // 2
 
     def next(self) -> int:
-        """Rows to the next bound, at least 1."""
+        """Return the rows to the next bound, at least 1."""
         return self._planned.pop(0) if self._planned else self._step
 
     def double(self) -> None:
-        """Neighbours have been merged: every further range is to be twice as large."""
+        """Double the size of further ranges, after neighbours have been merged."""
         self._step *= 2

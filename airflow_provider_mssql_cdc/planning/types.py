@@ -1,4 +1,4 @@
-"""Which Delta type each captured column gets, and which columns are refused."""
+"""Map captured columns to Delta types, and refuse columns that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _WITHOUT_ARGUMENTS = frozenset(
     "bit tinyint smallint int bigint date datetime smalldatetime money smallmoney real "
     "uniqueidentifier xml".split()
 )
-_LONGEST_REAL = 24
+_LONGEST_REAL = 24  # float(1) to float(24) is real: Microsoft Learn, "float and real"
 
 
 def parse_type(text: str) -> SqlType:
     """Read a type such as ``varchar(100)``, ``decimal(18, 4)`` or ``datetime2``.
 
-    :raises ValueError: for anything that is no type a column can be cast to, with what was expected.
+    :raises ValueError: the text is not a type that a column can be cast to.
     """
     match = _DECLARED.match(text)
     if not match:
@@ -66,7 +66,12 @@ def _build(name: str, length: str | None, scale: str | None) -> SqlType:
 
 
 def _bytes(name: str, length: str | None) -> int:
-    """A missing length is an error here: CAST would take 30 and cut the rest without a word."""
+    """Return the length in bytes of a declared type.
+
+    :raises ValueError: no length is given.
+    """
+    # CAST to varchar without a length uses 30 characters and cuts longer values silently (Microsoft Learn,
+    # "char and varchar").
     if length is None:
         raise ValueError(f"{name} must have a length, for instance {name}(100)")
     if length == "max":
@@ -104,25 +109,25 @@ _LAKE_TYPES = {
 _MICROSECOND_DIGITS = 6
 
 ROW_LEVEL_SECURITY = "row_level_security"
-"""The word that allows a table under row-level security, beside names of columns."""
+"""Value of ``allow`` that accepts a table with row-level security."""
 
 KEY_MAY_REPEAT = "key_without_unique_index"
-"""The word that allows a silver key that no unfiltered unique index keeps apart."""
+"""Value of ``allow`` that accepts a silver key without an unfiltered unique index."""
 
 KEY_MAY_MOVE_UNSEEN = "key_of_indistinct_rows"
-"""The word that allows a silver key beside which no captured column tells the table's rows apart."""
+"""Value of ``allow`` that accepts a silver key where no other captured columns identify a row."""
 
 ALLOWED_WORDS = frozenset({ROW_LEVEL_SECURITY, KEY_MAY_REPEAT, KEY_MAY_MOVE_UNSEEN})
-"""What ``allow`` may name beside columns."""
+"""Values of ``allow`` that are not column names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The SELECT list of a table, with everything that a person has to know about it.
+    """Hold the SELECT list of a table, with its problems and warnings.
 
-    :param columns: planned, in the table's order.
+    :param columns: planned columns, in the table's order.
     :param problems: one sentence each, with its remedy; a plan with problems is not used.
-    :param warnings: what is left out or changed, one sentence each.
+    :param warnings: columns that are left out or changed, one sentence each.
     """
 
     columns: tuple[PlannedColumn, ...]
@@ -139,7 +144,7 @@ def plan_columns(
 
     :param columns: of the source table, in its order.
     :param casts: ``{column: SQL type}`` by the user.
-    :param allow: masked or encrypted columns that the user accepts as they are read.
+    :param allow: masked or encrypted columns that the user accepts in the form they are read.
     """
     targets, problems = _targets(columns, casts)
     accepted, unknown = _accepted(columns, allow)
@@ -157,12 +162,12 @@ def plan_columns(
             planned.append(_planned(column, targets.get(column.name)))
     problems += _name_problems(planned)
     if not planned and not problems:
-        problems.append("no captured column is left to load: every one is computed or not captured by CDC")
+        problems.append("at least one column must be captured by CDC and not computed, got none")
     return ColumnPlan(tuple(planned), tuple(problems), tuple(warnings))
 
 
 def find_column(columns: Sequence[Column], name: str) -> Column:
-    """The column a user means: the exact name first, else the only one equal ignoring case.
+    """Find a column by name: the exact one first, else the only one equal ignoring case.
 
     :raises ValueError: no such column, or several that differ by case only.
     """
@@ -173,11 +178,11 @@ def find_column(columns: Sequence[Column], name: str) -> Column:
     if not found:
         raise ValueError(f"the table has no column {shown(name)}")
     names = ", ".join(shown(column.name) for column in found)
-    raise ValueError(f"{shown(name)} may be any of {names}: write it as the table does")
+    raise ValueError(f"{shown(name)} must be spelled like one of {names}")
 
 
 def _accepted(columns: Sequence[Column], allow: Collection[str]) -> tuple[frozenset[str], list[str]]:
-    """The columns that are allowed by name, and what of it means none."""
+    """Return the columns that ``allow`` names, and a problem for each unknown name."""
     accepted: set[str] = set()
     problems: list[str] = []
     for name in allow:
@@ -201,7 +206,7 @@ def _targets(columns: Sequence[Column], casts: Mapping[str, str]) -> tuple[dict[
             continue
         problem = _cast_problem(column, target)
         if column.name in targets:
-            problem = f"column {shown(column.name)} is named twice"
+            problem = f"column {shown(column.name)} must be named once, got it twice"
         if problem is None:
             targets[column.name] = target
         else:
@@ -210,12 +215,13 @@ def _targets(columns: Sequence[Column], casts: Mapping[str, str]) -> tuple[dict[
 
 
 def _cast_problem(column: Column, target: SqlType) -> str | None:
-    """A cast that would cut values without an error, as far as the types tell."""
+    """Refuse a cast whose target is too short for the source type."""
+    # CAST cuts a string that is too long without an error.
     needed = text_length(column.sql_type)
     if target.name in CHAR_TYPES and needed is not None and not target.is_max:
         characters = target.max_length // (2 if target.name in {"nchar", "nvarchar"} else 1)
         if characters < needed:
-            return f"{_label(column)} needs {needed} characters as text, {target} would cut it"
+            return f"{_label(column)} must be cast to at least {needed} characters, got {target}"
     return None
 
 
@@ -228,28 +234,28 @@ def _omission(column: Column) -> str | None:
 
 
 def _refusal(column: Column, targets: Mapping[str, SqlType], *, allow: Collection[str]) -> str | None:
-    """Why a column cannot be planned, with what to do."""
+    """Say why a column cannot be planned and what to do; None when it can."""
     if column.column_set:
         return (
-            f"{_label(column)} is a column set, an XML view of the sparse columns: enable CDC on the table "
-            "with @captured_column_list that names the sparse columns instead"
+            f"{_label(column)} must not be a column set, the XML view of the sparse columns: enable CDC with "
+            "a @captured_column_list that names the sparse columns instead"
         )
     if column.encrypted and column.name not in allow:
         return (
-            f"{_label(column)} is encrypted (Always Encrypted), only ciphertext can be read: leave it out of "
-            "@captured_column_list, or allow it by name to load the ciphertext as binary, "
+            f"{_label(column)} is encrypted (Always Encrypted), and only its ciphertext can be read: remove "
+            "it from @captured_column_list, or load the ciphertext as binary with "
             f'allow=("{column.name}",)'
         )
     if column.masked and column.name not in allow:
         return (
-            f"{_label(column)} is masked and this login would read the mask: GRANT UNMASK to it, leave the "
-            f'column out of @captured_column_list, or allow it by name, allow=("{column.name}",)'
+            f"{_label(column)} is masked and this login would read the mask: GRANT UNMASK to it, remove the "
+            f'column from @captured_column_list, or accept the mask with allow=("{column.name}",)'
         )
     if column.encrypted or column.name in targets:
         return None
     if column.sql_type.name != "decimal" and column.sql_type.name not in _LAKE_TYPES:
         return (
-            f"{_label(column)} has a type that the lake has no counterpart for: name one, for instance "
+            f"{_label(column)} must be cast, since Delta has no such type: for instance "
             f'casts={{"{column.name}": "{_suggestion(column.sql_type)}"}}'
         )
     return None
@@ -272,19 +278,19 @@ def _planned(column: Column, target: SqlType | None) -> PlannedColumn:
 
 
 def lake_type(sql_type: SqlType) -> str:
-    """The lake's type for a source type (or for the type of a user's cast).
+    """Return the lake's type for a source type, or for the target of a user's cast.
 
     :raises ValueError: for a type that needs a cast.
     """
     if sql_type.name == "decimal":
         return f"decimal({sql_type.precision},{sql_type.scale})"
     if sql_type.name not in _LAKE_TYPES:
-        raise ValueError(f"{sql_type} has no counterpart in the lake")
+        raise ValueError(f"a type must have a counterpart in the lake, got {sql_type}")
     return _LAKE_TYPES[sql_type.name]
 
 
 def _comment(column: Column, target: SqlType | None) -> str:
-    """For people who look at the Delta table: where the column comes from and what the mapping changes."""
+    """Write the column's comment in Delta: its source and what the mapping changes."""
     read_as = target or column.sql_type
     parts = [f"{shown(column.name)} {column.sql_type}"]
     if target is not None:
@@ -300,8 +306,8 @@ def _comment(column: Column, target: SqlType | None) -> str:
 
 def _name_problems(planned: Sequence[PlannedColumn]) -> list[str]:
     problems = [
-        f"{_label(column.source)} has a name that bronze uses itself: leave it out of @captured_column_list "
-        "or rename it"
+        f"{_label(column.source)} must not have the name of a technical column of bronze: remove it from "
+        "@captured_column_list or rename it"
         for column in planned
         if is_reserved(column.lake.name)
     ]
@@ -309,7 +315,7 @@ def _name_problems(planned: Sequence[PlannedColumn]) -> list[str]:
     for group in indistinct(column.lake.name for column in planned):
         names = " and ".join(shown(sources[name]) for name in group)
         problems.append(
-            f"columns {names} differ by case only and Delta cannot tell them apart: leave one out of "
+            f"columns {names} must differ by more than case, which Delta ignores: remove one from "
             "@captured_column_list"
         )
     return problems

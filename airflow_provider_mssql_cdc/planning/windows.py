@@ -1,4 +1,4 @@
-"""Which changes are read next: data intervals, windows, capture instances."""
+"""Decide which changes are read next, from data intervals, windows and capture instances."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.model.state import Coverage
 
 CLOCK_STEP = timedelta(minutes=15)
-"""Clocks change at a quarter of an hour of UTC, so a grid of them shows every change."""
+"""Step of a :class:`WallClock`: clocks change at a quarter of an hour of UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataInterval:
-    """A run's data interval, ``[start, end)`` in UTC, in whole seconds.
+    """Hold a run's data interval, ``[start, end)`` in UTC, in whole seconds."""
 
-    SQL Server's ``datetime`` counts in 1/300 s: whole seconds are exact.
-    """
+    # SQL Server's datetime counts in 1/300 s, so only whole seconds are exact (Microsoft Learn, "datetime").
 
     start: datetime
     end: datetime
@@ -41,18 +40,18 @@ class DataInterval:
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """The server's local time (no zone) at the instants of a grid around a moment, in order."""
+    """Hold the server's local time (no zone) at each quarter hour of UTC around a moment, in order."""
 
     ticks: tuple[tuple[datetime, datetime], ...]
 
     @classmethod
     def shifted(cls, at: datetime, offset: timedelta) -> WallClock:
-        """A clock that keeps one offset: all that is known of a server that cannot tell its zone."""
+        """Build a clock with a constant offset, for a server that does not report its time zone."""
         base = quarter_hour_of(at)
         return cls(((base, local_of(base, offset)), (base + CLOCK_STEP, local_of(base + CLOCK_STEP, offset))))
 
     def repeated(self) -> Iterator[tuple[RepeatedHour, datetime]]:
-        """Each stretch that it shows twice, with the local time at which it begins."""
+        """Yield each period that the clock shows twice, with the local time at which it begins."""
         for (before, wall), (after, wall_after) in pairwise(self.ticks):
             back = (after - before) - (wall_after - wall)
             if back > timedelta():
@@ -60,7 +59,7 @@ class WallClock:
 
 
 def quarter_hour_of(at: datetime) -> datetime:
-    """The quarter hour of UTC that an instant lies in."""
+    """Round an instant down to a quarter hour of UTC."""
     at = at.astimezone(UTC)
     return at.replace(minute=at.minute - at.minute % 15, second=0, microsecond=0)
 
@@ -70,12 +69,13 @@ def local_of(at: datetime, offset: timedelta) -> datetime:
 
 
 def wall_cut(at: datetime, clock: WallClock) -> datetime:
-    """The local time below which every commit before ``at`` lies.
+    """Return the local time that every commit before ``at`` is below.
 
-    In the hour that repeats in autumn local times say nothing about which pass a commit belongs to, so an
-    instant in either pass is cut at the end of both: up to an hour more than asked for, never less. In
-    spring an hour is missing and nothing is ambiguous.
+    In the hour that repeats in autumn, the result is the end of its second pass.
     """
+    # cdc.lsn_time_mapping holds local times, which do not say which pass of the repeated hour a commit
+    # belongs to: an instant in either pass is cut at the end of both, up to an hour too late, never too
+    # early (ADR 17). The hour that is missing in spring is not ambiguous.
     at = at.astimezone(UTC)
     local = dict(clock.ticks)[quarter_hour_of(at)] + (at - quarter_hour_of(at))
     for hour, begins in clock.repeated():
@@ -87,7 +87,7 @@ def wall_cut(at: datetime, clock: WallClock) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Read on from the position up to this LSN."""
+    """Read changes from the position up to this LSN."""
 
     until: Lsn
 
@@ -101,16 +101,17 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """There is nothing to do; ``skipped`` when the run asked for something that cannot be done."""
+    """Read nothing; ``skipped`` when the run asked for something that cannot be done."""
 
     reason: str
     skipped: bool = False
 
 
 EMPTY_INTERVAL = (
-    "the changes up to its end are in bronze already, and its data interval is empty, so there is nothing to "
-    "repair: Airflow 3's default cron timetable gives start equal to end. For repairs and backfills schedule "
-    "the DAG with CronDataIntervalTimetable, or set [scheduler] create_cron_data_intervals"
+    "bronze already holds the changes up to the end of the data interval, and a repair needs an interval "
+    "that "
+    "is not empty: Airflow 3's default cron timetable sets start equal to end. For repairs and backfills "
+    "schedule the DAG with CronDataIntervalTimetable, or set [scheduler] create_cron_data_intervals"
 )
 
 
@@ -122,14 +123,15 @@ def decide_interval(
     upper: Lsn | None,
     base_kept: bool,
 ) -> Extend | Repair | NothingToDo:
-    """What a run with this interval does at this position.
+    """Decide what a run with this data interval does at this position.
 
-    :param lower: the last commit before the interval's start; None when the server knows none that early.
-    :param upper: the last commit before its end; the same.
-    :param base_kept: whether every change above coverage's base can still be read. A time that the server
-        knows no commit before then lies before all of them; otherwise commits may have been forgotten.
-    :raises RetentionGap: the interval holds commits that the server has purged.
+    :param lower: the last commit before the interval's start; None when the server has none that early.
+    :param upper: the last commit before the interval's end; None when the server has none that early.
+    :param base_kept: whether every change above coverage's base can still be read.
+    :raises RetentionGap: the interval may hold commits that the server has purged.
     """
+    # A time without an earlier commit is before all changes if the server still keeps those above the
+    # base; otherwise cleanup may have removed the commits.
     if upper is not None and upper > coverage.changes:
         return Extend(upper)
     if interval.is_empty:
@@ -137,20 +139,21 @@ def decide_interval(
     if upper is None and not base_kept:
         raise _purged(interval)
     if upper is None or upper <= coverage.base:
-        return NothingToDo(f"the interval ends before the first change in bronze, above {coverage.base}")
+        return NothingToDo(f"the data interval ends before the changes in bronze begin, at {coverage.base}")
     if lower is None and not base_kept:
         raise _purged(interval)
     after = coverage.base if lower is None else max(lower, coverage.base)
     if after >= upper:
-        return NothingToDo("no commit of the database lies in the interval")
+        return NothingToDo("the data interval holds no commit of the database")
     return Repair(Window(after, upper))
 
 
 def _purged(interval: DataInterval) -> RetentionGap:
     return RetentionGap(
-        f"the interval from {interval.start.isoformat()} to {interval.end.isoformat()} reaches below the "
-        "first commit whose time the server still knows: its changes have been purged and cannot be read "
-        "again. Bronze is left as it is, it still holds what was read then"
+        f"the data interval from {interval.start.isoformat()} to {interval.end.isoformat()} begins before "
+        "the "
+        "oldest commit in cdc.lsn_time_mapping: CDC cleanup has purged its changes, and they cannot be read "
+        "again. Bronze is unchanged and still holds what was read before"
     )
 
 
@@ -159,10 +162,10 @@ _QUARTER_HOUR = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class InstanceChanges:
-    """The part of the log that one capture instance can give, seen on one session.
+    """Hold the LSN range whose changes one capture instance can return, as one session sees it.
 
-    :param low: the lowest LSN from which it keeps changes.
-    :param captured: up to where capture has worked, of the whole database; None when it never did.
+    :param low: the lowest LSN from which the instance keeps changes.
+    :param captured: the LSN up to which capture has processed the database; None before its first run.
     """
 
     instance: CaptureInstance
@@ -171,18 +174,18 @@ class InstanceChanges:
 
     @property
     def reached(self) -> Lsn:
-        """``now()``: everything of this instance at or below it is in its change table."""
+        """``now()``: the change table holds every change of this instance at or below it."""
         start = self.instance.start_lsn or self.low
         return max(self.captured or start.decremented(), start.decremented())
 
     def continues(self, position: Lsn) -> bool:
-        """Whether every change above ``position`` is still there."""
+        """Whether the instance keeps every change above ``position``."""
         return position.incremented() >= self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Read ``(position, until]`` from this instance; ``until`` at the position means there is nothing yet."""
+    """Read ``(position, until]`` from this instance; nothing yet when ``until`` is the position."""
 
     available: InstanceChanges
     until: Lsn
@@ -191,12 +194,10 @@ class Reading:
 def choose_reading(
     position: Lsn, configured: InstanceChanges, *, others: Sequence[InstanceChanges] = (), bound: Lsn
 ) -> Reading | None:
-    """The instance that leads on from a position; None is a gap.
+    """Choose the capture instance that continues a position; None means a gap.
 
-    The configured instance, when it keeps what follows. Else another one of the same table that does, and
-    that no further than the configured one's low end: there the windows are cut. Below its own start the
-    configured instance says nothing about how far capture has come, so the other one is read up to what
-    capture has reached and not beyond.
+    That is the configured instance, when it keeps the changes above the position; else another instance
+    of the same table, up to the configured one's low end.
     """
     if configured.continues(position):
         return Reading(configured, max(position, min(bound, configured.reached)))
@@ -207,6 +208,8 @@ def choose_reading(
     ]
     if not candidates:
         return None
+    # Below its own start the configured instance does not show how far capture has come: the other one is
+    # read only up to what capture has processed.
     chosen = max(candidates, key=lambda available: available.low)
     end = min(bound, configured.low.decremented(), chosen.captured or position)
     return Reading(chosen, max(position, end))
@@ -215,9 +218,9 @@ def choose_reading(
 def readings_of(
     window: Window, configured: InstanceChanges, *, others: Sequence[InstanceChanges] = ()
 ) -> Iterator[tuple[InstanceChanges, Window]]:
-    """The pieces in which a window of known changes is read again, each by one instance.
+    """Yield the pieces in which a window is read again, each with the instance that keeps it.
 
-    :raises LookupError: a part of it is kept by none; nothing has been read when the caller lists first.
+    :raises LookupError: no instance keeps a part of the window.
     """
     position = window.after
     while position < window.until:
@@ -236,13 +239,14 @@ def moves_without_rows(
     horizon: ReadHorizon | None,
     quiet_seconds: float,
 ) -> bool:
-    """Whether a position moves although no change was found: seldom, so that a quiet table's log stays short.
+    """Decide whether a position moves although no change was found.
 
-    Always when the move carries changes past the horizon of the snapshot, for which a merge may wait.
-
-    :param until: where the position would go; None where that is no mapped commit.
+    :param until: the new position; None when its commit time is unknown.
     :param stamp: an LSN at or below the position with its commit time, when bronze recorded one.
+    :param quiet_seconds: seconds of commit time between two such moves.
     """
+    # Each move is a Delta commit: rare moves keep the log of a table without changes short. A move past the
+    # horizon of the snapshot is always made, since a merge may wait for it.
     if stamp is None or until is None:
         return True
     if horizon is not None and not _is_past(CommitStamp(position, stamp.time), horizon):
@@ -259,12 +263,10 @@ def _is_past(stamp: CommitStamp, horizon: ReadHorizon) -> bool:
 
 
 def is_same_commit_time(recorded: datetime | None, mapped: datetime | None) -> bool:
-    """Whether a server may still be the one that bronze was read from; what is not known decides nothing.
-
-    Differences of whole quarter hours are those of time zones (a server that does not know its own applies
-    the offset of the moment), and zones are 26 hours apart at most. The second is wider than any rounding
-    on the way; a restored database gives the LSN to a commit at any other time.
-    """
+    """Whether two commit times of one LSN can be the same commit; an unknown time cannot differ."""
+    # Differences of whole quarter hours are time zones (a server without a known zone applies the current
+    # offset), and zones are at most 26 hours apart. One second is wider than any rounding. A restored
+    # database assigns the LSN to a commit at any other time.
     if recorded is None or mapped is None:
         return True
     apart = abs(recorded - mapped)

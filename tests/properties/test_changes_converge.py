@@ -142,7 +142,7 @@ def test_bronze_alone_rebuilds_the_source_whatever_happened_on_the_way(
         world.tick()
         world.changes(quiet_seconds=0)
         assert world.rebuilt() == world.source()
-        assert all("left as it is" in refusal for refusal in history.refused), "a repair, never a gap"
+        assert all("Bronze is unchanged" in refusal for refusal in history.refused), "a repair, never a gap"
         assert max(world.change_rows().values(), default=1) == 1
         if not cleaned:
             assert world.change_rows() == world.recorded_rows()

@@ -224,7 +224,7 @@ class Round:
         try:
             self.task("changes", self.new_run(), lambda load: self._changes(load, **asked))
         except RetentionGap as exc:
-            if not self.lost and "left as it is" not in str(exc):
+            if not self.lost and "Bronze is unchanged" not in str(exc):
                 raise
 
     def _changes(self, load: ChunkedLoad, **asked: Any) -> object:

@@ -408,7 +408,7 @@ def test_a_purged_interval_fails_and_bronze_keeps_what_it_has(world: ChangesWorl
     world.changes()
     rows, version = world.change_rows(), commits(world)
     world.server.cleanup(up_to=world.position())
-    with pytest.raises(RetentionGap, match="left as it is"):
+    with pytest.raises(RetentionGap, match="Bronze is unchanged"):
         world.interval(NINE, TEN)
     assert (world.change_rows(), commits(world)) == (rows, version)
     assert world.facts("gap") == []

@@ -63,9 +63,9 @@ def test_everything_that_is_wrong_is_in_one_error_with_what_to_do(
     expected = [
         "ALTER DATABASE [erp] SET ALLOW_SNAPSHOT_ISOLATION ON",
         'casts={"place": ',
-        "casts: a type must be written like varchar(100) or decimal(18, 4), got 'nonsense'",
+        "casts: a type must be one that a column can be cast to, got 'nonsense'",
         "allow: the table has no column [nobody]",
-        "[_chunk] (int) has a name that bronze uses itself",
+        "[_chunk] (int) must not have the name of a technical column",
         "key: column [code] must be captured by CDC",
         "split_by: the table has no column [nowhere]",
         "belongs to erp.dbo.other (connection erp), not to erp.dbo.items",

@@ -208,7 +208,7 @@ def test_state_is_read_from_the_transactions(tmp_path: Path) -> None:
         ([Transaction("mssql_cdc#base.hi", 1), Transaction("mssql_cdc#base.lo", -1)], "no LSN"),
         (lsn_transactions("mssql_cdc#base", lsn(1)), "one end only"),
         (lsn_transactions("mssql_cdc#snapshot", lsn(1)), "no coverage"),
-        (_coverage(lsn(2), lsn(1)), "below its base"),
+        (_coverage(lsn(2), lsn(1)), "must end at or above its base"),
     ],
 )
 def test_transactions_that_contradict_each_other_are_damage(

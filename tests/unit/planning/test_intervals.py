@@ -121,8 +121,8 @@ EMPTY = DataInterval(HOUR.end, HOUR.end)
             HOUR, None, 40, True, Repair(Window(lsn(10), lsn(40))), id="begins before CDC: from the base"
         ),
         pytest.param(EMPTY, 40, 40, True, "empty", id="an empty one that was read: cannot be repaired"),
-        pytest.param(HOUR, 5, 9, True, "first change", id="before the base"),
-        pytest.param(HOUR, None, None, True, "first change", id="before every commit"),
+        pytest.param(HOUR, 5, 9, True, "before the changes in bronze begin", id="before the base"),
+        pytest.param(HOUR, None, None, True, "before the changes in bronze begin", id="before every commit"),
         pytest.param(HOUR, 30, 30, True, "no commit", id="nothing was committed in it"),
         pytest.param(HOUR, None, None, False, RetentionGap, id="forgotten as a whole"),
         pytest.param(HOUR, None, 40, False, RetentionGap, id="forgotten in part"),
@@ -134,7 +134,7 @@ def test_what_a_run_does_with_its_interval(
     coverage = Coverage(lsn(10), lsn(50))
     ends = {"lower": lower and lsn(lower), "upper": upper and lsn(upper)}
     if expected is RetentionGap:
-        with pytest.raises(RetentionGap, match="left as it is"):
+        with pytest.raises(RetentionGap, match="Bronze is unchanged"):
             decide_interval(coverage, interval, base_kept=base_kept, **ends)
         return
     decision = decide_interval(coverage, interval, base_kept=base_kept, **ends)

@@ -148,7 +148,7 @@ def test_a_key_that_no_text_can_carry_makes_one_range_with_the_reason(text: str)
         lambda statement: answers[statement.text.split()[1]],
     )
     assert found.method == "whole"
-    assert "column code holds characters that no text can carry" in found.reason
+    assert "column code holds characters that cannot be sent back exactly" in found.reason
 
 
 @pytest.mark.parametrize("max_ranges", [2, 3, 4, 5, 7, 8, 256])
