@@ -240,7 +240,7 @@ def refuse_gap(run: ChangesRun, available: InstanceChanges, *, position: Lsn) ->
     if position != run.position:
         raise RetentionGap(
             f"{run.table.label}: CDC cleanup purged changes above {position} while they were read again (the "
-            f"oldest retained is at {available.low}). Bronze is unchanged and still holds what was read before"
+            f"oldest retained is at {available.low}). Bronze is unchanged and still holds what was read"
         )
     _record_gap(run, available, position)
     raise RetentionGap(
