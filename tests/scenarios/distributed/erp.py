@@ -73,7 +73,7 @@ def somebody_writing(server: Server, seed: int) -> Iterator[None]:
 
     def write() -> None:
         fresh = FRESH
-        while not stop.wait(rng.uniform(0.02, 0.2)):
+        while not stop.wait(rng.uniform(0.1, 0.5)):
             table, fresh = rng.choice(TABLES), fresh + 1
             key = rng.randrange(LARGE_ROWS if table in LARGE else SMALL_ROWS)
             writer.execute(

@@ -19,6 +19,7 @@ from tests.support.told_twice import told_twice
 
 pytestmark = pytest.mark.distributed
 STALLED = erp.LARGE[1]
+NAMES = [f"dbo.{table}" for table in erp.TABLES]
 
 
 def test_a_machine_that_is_lost_half_way_and_one_that_joins_leave_every_silver_as_its_source(
@@ -35,6 +36,8 @@ def test_a_machine_that_is_lost_half_way_and_one_that_joins_leave_every_silver_a
     with erp.somebody_writing(source, seed):
         load = central.trigger("erp_load")
         lost = stalled_read(central, source, load)
+        # A long load stops nobody: the tables of each pack are followed as soon as they are read.
+        assert followed_tables(central) == len(erp.SMALL)
         machines.pop(lost["hostname"]).destroy()
         machines["third"] = machine("third")
         source.release()
@@ -42,6 +45,8 @@ def test_a_machine_that_is_lost_half_way_and_one_that_joins_leave_every_silver_a
     again = instance(central, "erp_load", load, lost)
     assert again["try_number"] > lost["try_number"]
     assert again["hostname"] != lost["hostname"]
+    assert STALLED in again["rendered_map_index"]
+    assert sorted(central.returned("erp_load", load, "erp.report")["loaded"]) == sorted(NAMES)
 
     # The machines that began are gone, with their disks: nothing that they had is needed for what follows.
     machines["third"].wait_until_ready()
@@ -49,9 +54,7 @@ def test_a_machine_that_is_lost_half_way_and_one_that_joins_leave_every_silver_a
         machines[name].leave()
     source.execute("EXEC embedded.clock @shift_seconds = 60")
     source.execute("EXEC embedded.idle")
-    follow = central.trigger("erp_follow")
-    assert central.wait_for_run("erp_follow", follow, seconds=1800) == "success"
-    assert {task["hostname"] for task in central.tasks("erp_follow", follow)} == {"third"}
+    assert followed_tables(central, by={"third"}) == len(erp.TABLES)
 
     options = storage_options(endpoint)
     different = {table for table in erp.TABLES if silver(table, options) != erp.rows(source, table)}
@@ -68,10 +71,10 @@ def reads_of(table: str) -> str:
 
 
 def stalled_read(central: RunningAirflow, source: Server, run: str) -> dict[str, Any]:
-    """The mapped task whose read has stopped: the one that runs when all others of its table are done."""
+    """The mapped task whose read has stopped: the one that runs when all others are done."""
 
     def found() -> dict[str, Any] | None:
-        reads = [task for task in central.tasks("erp_load", run) if task["task_id"] == f"{STALLED}.read"]
+        reads = [task for task in central.tasks("erp_load", run) if task["task_id"] == "erp.read"]
         running = [task for task in reads if task["state"] == "running"]
         done = [task for task in reads if task["state"] == "success"]
         if not source.stalled() or len(running) != 1 or len(done) != len(reads) - 1:
@@ -79,6 +82,14 @@ def stalled_read(central: RunningAirflow, source: Server, run: str) -> dict[str,
         return running[0]
 
     return dict(eventually(found, what=f"a read of {STALLED} has stopped in the middle", seconds=1200))
+
+
+def followed_tables(central: RunningAirflow, *, by: set[str] | None = None) -> int:
+    """How many tables a run of the other DAG has followed, on these machines alone if any are named."""
+    run = central.trigger("erp_follow")
+    assert central.wait_for_run("erp_follow", run, seconds=1800) == "success"
+    assert by is None or {task["hostname"] for task in central.tasks("erp_follow", run)} == by
+    return int(central.returned("erp_follow", run, "erp.report")["followed"])
 
 
 def instance(central: RunningAirflow, dag_id: str, run: str, like: dict[str, Any]) -> dict[str, Any]:
