@@ -23,8 +23,8 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter
+from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, keep
 from airflow_provider_mssql_cdc.lake.silver.table import bronze_number, create_silver, open_silver
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches

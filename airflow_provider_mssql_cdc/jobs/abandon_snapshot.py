@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.chunked import abandon_unfinished, delete_rows
-from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
+from airflow_provider_mssql_cdc.lake.staged_files import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt

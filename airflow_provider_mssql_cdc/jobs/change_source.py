@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mssql_cdc.errors import NotReadyYet, PreflightFailed, SourceObjectMissing
 from airflow_provider_mssql_cdc.jobs.source_table import described_source, key_problems
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import (
     CaptureInstance,
     ChangeCounts,

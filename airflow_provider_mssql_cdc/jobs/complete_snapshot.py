@@ -17,9 +17,9 @@ from airflow_provider_mssql_cdc.jobs.guards import (
 )
 from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
 from airflow_provider_mssql_cdc.lake.log import run_has_committed
+from airflow_provider_mssql_cdc.lake.staged_files import remove_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn

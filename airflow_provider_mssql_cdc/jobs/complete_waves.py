@@ -22,9 +22,9 @@ from airflow_provider_mssql_cdc.jobs.status import progress_of
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves
-from airflow_provider_mssql_cdc.lake.cleanup import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion, held_snapshot
 from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.staged_files import remove_waves_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.facts import FactsRow

@@ -22,9 +22,9 @@ from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
-from airflow_provider_mssql_cdc.lake.cleanup import discard, file_prefix, remove_dead_files
 from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
+from airflow_provider_mssql_cdc.lake.staged_files import change_prefix, discard, remove_dead_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import change_metadata
 from airflow_provider_mssql_cdc.lake.transactions import read_horizon
@@ -82,7 +82,7 @@ def repair_changes(run: ChangesRun, window: Window) -> ChangesDone:
 
 def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
     batch, position = run.state.batch + 1, run.position
-    prefix = file_prefix("repair", batch, window)
+    prefix = change_prefix("repair", batch, window)
     rows = _read(run, window, batch=batch, prefix=prefix)
     try:
         done = replace_changes(
@@ -343,7 +343,7 @@ def _read_on(
     Commits of other tables count as well. A position that stays would find the same ones again, for ever.
     """
     limit = run.request.max_commits or WINDOW_COMMITS
-    prefix = file_prefix("changes", batch, window)
+    prefix = change_prefix("changes", batch, window)
     rows = read_window(run, window, instance, batch=batch, limit=limit, prefix=prefix)
     while not rows.files and rows.window.until < window.until and _stays(run, rows, stamp):
         rest = Window(rows.window.until, window.until)

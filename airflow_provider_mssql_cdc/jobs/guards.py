@@ -17,8 +17,8 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRun
 from airflow_provider_mssql_cdc.jobs.facts import write_change_facts
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.stored_commits import newest_lsn_beside_changes, recorded_commit_time
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance, CommitStamp
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn

@@ -12,10 +12,8 @@ from airflow_provider_mssql_cdc.jobs.merge_run import write_merge_facts, write_m
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
-from airflow_provider_mssql_cdc.lake.silver.files import remove_orphans, staging_prefix
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
 from airflow_provider_mssql_cdc.lake.silver.table import (
     MERGE_EVENT,
@@ -25,8 +23,9 @@ from airflow_provider_mssql_cdc.lake.silver.table import (
     open_silver,
     refuse_foreign,
 )
+from airflow_provider_mssql_cdc.lake.staged_files import remove_orphans, silver_prefix
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import read_horizon
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state, read_horizon
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
@@ -183,7 +182,7 @@ def _merge_once(
         bronze,
         snapshot,
         decided_on=position,
-        prefix=staging_prefix(bronze.version, order.attempt.run),
+        prefix=silver_prefix(bronze.version, order.attempt.run),
         run_id=order.attempt.run_id,
         passed=past.passed,
     )

@@ -18,9 +18,9 @@ from airflow_provider_mssql_cdc.jobs.status import progress_of
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, commit_wave, landed_wave
-from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
 from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.plans import read_plan
+from airflow_provider_mssql_cdc.lake.staged_files import chunk_prefix, remove_unnamed, wave_prefix
 from airflow_provider_mssql_cdc.lake.staging import stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StoredPlan, WaveOutcome
@@ -75,14 +75,14 @@ def stage_wave(
     on_step("stamped")
     began = time.monotonic()
     meter = ReadMeter(f"{label}, wave {wave}", plan.start.chunk_rows * plan.chunk_count_of(wave))
-    prefix = f"{PlanId.new(plan.snapshot, attempt.run)}-w{wave:05d}"
+    prefix = wave_prefix(PlanId.new(plan.snapshot, attempt.run), wave)
     files: list[StagedFile] = []
     for chunk in plan.chunks_of(wave):
         described = f"{label}, chunk {chunk.index + 1} of {plan.chunks}"
         with rows_of_range(session, source, chunk.key_range, label=described) as batches:
             files += stage_rows(
                 bronze,
-                prefix=f"{prefix}-c{chunk.index:06d}-{attempt.label}",
+                prefix=chunk_prefix(prefix, chunk.index, attempt.label),
                 stamp=RowStamp(instance.name, stamp, committed_at, snapshot=plan.snapshot, chunk=chunk.index),
                 columns=source.lake_columns,
                 batches=meter.watched(batches),

@@ -19,7 +19,7 @@ from airflow_provider_mssql_cdc.lake.changes import (
     change_schema,
     stage_changes,
 )
-from airflow_provider_mssql_cdc.lake.cleanup import discard
+from airflow_provider_mssql_cdc.lake.staged_files import discard
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance, Window
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn

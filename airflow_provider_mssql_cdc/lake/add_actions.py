@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import LakeTable
 from airflow_provider_mssql_cdc.lake.parquet import FILE_KEY
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
+from airflow_provider_mssql_cdc.lake.staged_files import is_of_snapshot
 from airflow_provider_mssql_cdc.lake.storage import UNREADABLE, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
@@ -140,7 +140,6 @@ def _object(members: dict[str, str]) -> str:
 
 _THREADS = 16
 _NAMED_PROBLEMS = 10
-_PLAIN_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]*\.parquet\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +222,7 @@ def _action(
 def _sound_footer(
     storage: TableStorage, file: StagedFile, *, snapshot: Lsn, expected: pa.Schema
 ) -> pq.FileMetaData | _Problem:
-    if not _PLAIN_NAME.match(file.path) or not file.path.startswith(f"{snapshot.text}-"):
+    if not is_of_snapshot(file.path, snapshot):
         return _Problem(f"{file.path!r} is no file of snapshot {snapshot}")
     try:
         size = storage.size(file.path)

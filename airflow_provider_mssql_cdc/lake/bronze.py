@@ -28,7 +28,7 @@ from airflow_provider_mssql_cdc.lake.delta_table import (
     open_table,
     until_committed,
 )
-from airflow_provider_mssql_cdc.lake.log import down_to_ours, refuse_restored
+from airflow_provider_mssql_cdc.lake.log import Thinned, down_to_ours, noticed, read_thinned, refuse_restored
 from airflow_provider_mssql_cdc.lake.schema import (
     METADATA_NAMES,
     SOURCE_PROPERTY,
@@ -40,7 +40,6 @@ from airflow_provider_mssql_cdc.lake.schema import (
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
-from airflow_provider_mssql_cdc.lake.thinned import Thinned, noticed, read_thinned
 from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Transaction
+from deltalake import Transaction
 
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import CommitConflict
@@ -19,18 +19,20 @@ from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter
-from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ, plain_schema
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import (
+    BATCH,
     CHANGES,
     coverage_transactions,
+    instance_transactions,
     lsn_transactions,
-    read_lsn,
+    read_changes_state,
+    stamp_transactions,
 )
 from airflow_provider_mssql_cdc.model.capture import (
     ChangeCounts,
-    ChangesState,
     CommitStamp,
     InstanceMark,
     RepeatedHour,
@@ -156,18 +158,7 @@ class ChangeStamp:
         )
 
 
-_WIDE = {
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-}
 _OWN_TYPES = {"_snapshot": pa.string(), "_chunk": pa.int32()}
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Bronze's schema as its files are written: one width of text and of bytes."""
-    return pa.schema([each.with_type(_WIDE.get(each.type, each.type)).with_nullable(True) for each in schema])
 
 
 class ChangeWriter(RollingWriter):
@@ -225,34 +216,9 @@ def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:
 
 log = logging.getLogger(__name__)
 
-BATCH = "mssql_cdc#batch"
-"""Number of the newest commit of changes; rows carry it as ``_batch_id``."""
-
-STAMP = "mssql_cdc#stamp"
-"""An LSN at or below the position with its commit time: ``.hi``, ``.lo``, and ``.time`` in µs since 1970."""
-
-INSTANCE = "mssql_cdc#instance"
-"""The change table that was read last: ``.table``, its object id, and ``.made`` in µs since 1970."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
 
 class PositionMoved(CommitConflict):
     """Another run has extended, repaired or re-based the changes meanwhile; nothing was written."""
-
-
-def read_changes_state(table: DeltaTable) -> ChangesState:
-    """What is remembered beside coverage, as this handle sees it."""
-    lsn, time = read_lsn(table, STAMP), table.transaction_version(f"{STAMP}.time")
-    number, made = (table.transaction_version(f"{INSTANCE}.{part}") for part in ("table", "made"))
-    return ChangesState(
-        batch=table.transaction_version(BATCH) or 0,
-        stamp=None if lsn is None or time is None else CommitStamp(lsn, _EPOCH + time * _MICROSECOND),
-        instance=None
-        if number is None or made is None
-        else InstanceMark(number, (_EPOCH + made * _MICROSECOND).replace(tzinfo=None)),
-    )
 
 
 def begin_coverage(
@@ -265,7 +231,7 @@ def begin_coverage(
             return False
         transactions = [
             *coverage_transactions(started_at(position)),
-            *_stamp_transactions(stamp),
+            *stamp_transactions(stamp),
             *bronze.object_transactions(identity),
         ]
         started = {"start": position.text, "run_id": run_id}
@@ -305,7 +271,7 @@ def commit_window(
         transactions = [
             *_moved(bronze, window),
             *_batch_transactions(bronze, batch),
-            *_stamp_transactions(stamp),
+            *stamp_transactions(stamp),
             *instance_transactions(instance),
             *bronze.object_transactions(identity),
         ]
@@ -350,18 +316,3 @@ def repair_transactions(bronze: Bronze, *, batch: int, position: Lsn) -> list[Tr
     if coverage is None or coverage.changes < position:
         raise PositionMoved(f"{bronze.location}: the position is below {position} now")
     return [*lsn_transactions(CHANGES, coverage.changes), *_batch_transactions(bronze, batch)]
-
-
-def instance_transactions(instance: InstanceMark) -> list[Transaction]:
-    made = (instance.create_date.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-    return [
-        Transaction(f"{INSTANCE}.table", instance.change_table_id & 0xFFFFFFFF),
-        Transaction(f"{INSTANCE}.made", made),
-    ]
-
-
-def _stamp_transactions(stamp: CommitStamp | None) -> list[Transaction]:
-    if stamp is None:
-        return []
-    time = (stamp.time - _EPOCH) // _MICROSECOND
-    return [*lsn_transactions(STAMP, stamp.lsn), Transaction(f"{STAMP}.time", time)]

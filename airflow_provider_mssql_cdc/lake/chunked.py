@@ -13,9 +13,9 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import add_actions
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.cleanup import remove_unnamed
 from airflow_provider_mssql_cdc.lake.delta_table import query, until_committed
 from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
+from airflow_provider_mssql_cdc.lake.staged_files import remove_unnamed
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import (
     ABANDONED,
@@ -167,7 +167,7 @@ def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
     """
 
     def once() -> int:
-        # Named as ours, so that these rows do not count as taken by another tool (lake/thinned.py).
+        # Named as ours, so that these rows do not count as taken by another tool (lake/log.py).
         ours = CommitProperties(custom_metadata={EVENT_KEY: ABANDON_EVENT})
         deleted = bronze.table.delete(
             f"_snapshot = '{snapshot.text}' AND _operation = 0", commit_properties=ours

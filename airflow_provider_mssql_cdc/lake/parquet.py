@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from airflow_provider_mssql_cdc.arrow_types import arrow_type
 from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema, is_large
+from airflow_provider_mssql_cdc.lake.staged_files import numbered
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
@@ -132,7 +133,7 @@ class TableWriter:
                 self._storage.discard(name)
 
     def _next_file(self) -> _OpenFile:
-        name = f"{self._prefix}-{len(self._created)}.parquet"
+        name = numbered(self._prefix, len(self._created))
         sink = self._storage.create(name)
         self._created.append(name)
         return _OpenFile(name, sink, schema=self._schema, repeating=self._repeating or [])

@@ -34,6 +34,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
     read_identity,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.lake.transactions import plan_app_id, plan_waves_app_id
 from airflow_provider_mssql_cdc.model.chunks import PlanStart, StoredPlan
 from airflow_provider_mssql_cdc.model.key_range import Bound, bound_from_json, bound_to_json
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -59,7 +60,7 @@ class PlanMoved(CommitConflict):
 def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
     """What is stored of S; None when nothing is."""
     table = open_table(location)
-    if table is None or table.transaction_version(_app_id(snapshot)) is None:
+    if table is None or table.transaction_version(plan_app_id(snapshot)) is None:
         return None
     rows = query(
         table,
@@ -73,7 +74,7 @@ def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
         )
     bounds = tuple(bound_from_json(json.loads(row["bound"])) or () for row in rows[1:])
     start = _start_of(snapshot, json.loads(rows[0]["detail"]))
-    return StoredPlan(start, bounds, table.transaction_version(_waves_app_id(snapshot)))
+    return StoredPlan(start, bounds, table.transaction_version(plan_waves_app_id(snapshot)))
 
 
 def begin_plan(location: TableLocation, identity: SourceIdentity, start: PlanStart) -> StoredPlan:
@@ -114,7 +115,7 @@ def finish_plan(location: TableLocation, plan: StoredPlan, *, chunks_per_wave: i
         plan.snapshot,
         _rows(finished, from_chunk=0),
         expected=plan.chunks,
-        transactions=[Transaction(_waves_app_id(plan.snapshot), chunks_per_wave)],
+        transactions=[Transaction(plan_waves_app_id(plan.snapshot), chunks_per_wave)],
         replacing=True,
     )
     return finished
@@ -135,12 +136,12 @@ def _store(
     def once() -> None:
         table = open_table(location)
         assert table is not None
-        if _count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot)):
+        if _count(table, snapshot) != expected or table.transaction_version(plan_waves_app_id(snapshot)):
             raise PlanMoved(f"{location}: another run has stored more of the plan of snapshot {snapshot}")
         write_rows(
             table,
             rows,
-            transactions=[Transaction(_app_id(snapshot), count), *transactions],
+            transactions=[Transaction(plan_app_id(snapshot), count), *transactions],
             replacing=f"snapshot = '{snapshot.text}'" if replacing else None,
         )
 
@@ -196,18 +197,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _app_id(snapshot: Lsn) -> str:
-    """Counts the rows of S."""
-    return f"mssql_cdc#plan.{snapshot.text}"
-
-
-def _waves_app_id(snapshot: Lsn) -> str:
-    """Chunks per wave; there when the plan is finished."""
-    return f"mssql_cdc#plan.{snapshot.text}.wave"
-
-
 def _count(table: DeltaTable, snapshot: Lsn) -> int | None:
-    count: int | None = table.transaction_version(_app_id(snapshot))
+    count: int | None = table.transaction_version(plan_app_id(snapshot))
     return count
 
 

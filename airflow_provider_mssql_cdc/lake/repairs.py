@@ -22,11 +22,16 @@ from deltalake.transaction import RemoveAction
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import plain_schema, repair_transactions
-from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
+from airflow_provider_mssql_cdc.lake.changes import repair_transactions
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file, shaped
-from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, refuse_append_only, refuse_deletion_vectors
+from airflow_provider_mssql_cdc.lake.schema import (
+    METADATA_NAMES,
+    plain_schema,
+    refuse_append_only,
+    refuse_deletion_vectors,
+)
+from airflow_provider_mssql_cdc.lake.staged_files import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.capture import Window

@@ -125,6 +125,19 @@ def _narrow(arrow_type: pa.DataType) -> pa.DataType:
     return arrow_type
 
 
+_WIDE = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Bronze's schema as its files are written: one width of text and of bytes."""
+    return pa.schema([each.with_type(_WIDE.get(each.type, each.type)).with_nullable(True) for each in schema])
+
+
 STATE_VERSION = 1
 """Of the transactions' meaning; a change of meaning raises it, so that older packages keep off."""
 

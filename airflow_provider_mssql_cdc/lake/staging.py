@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -15,6 +14,7 @@ from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.errors import SchemaDrift
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, RowStamp, TableWriter
+from airflow_provider_mssql_cdc.lake.staged_files import range_prefix
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange, StagedFile
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 TARGET_BYTES = 256 << 20
 ROW_GROUP_BYTES = 12 << 20
 """Arrow bytes that are collected before they are written; two such groups are in memory at once."""
-
-_ATTEMPT = re.compile(r"[0-9A-Za-z]+(-[0-9A-Za-z]+)*\Z")
 
 
 def stage_range(
@@ -61,13 +59,6 @@ def stage_range(
         batches=batches,
         target_bytes=target_bytes,
     )
-
-
-def range_prefix(planned: PlannedRange, attempt: str) -> str:
-    """What the file names of one attempt at one range begin with: ``<plan id>-r00003-<attempt>``."""
-    if not _ATTEMPT.match(attempt):
-        raise ValueError(f"an attempt is letters, digits and dashes, got {attempt!r}")
-    return f"{planned.plan.text}-r{planned.index:05d}-{attempt}"
 
 
 def stage_rows(

@@ -12,9 +12,14 @@ from urllib.parse import unquote
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import query
-from airflow_provider_mssql_cdc.lake.log import EVENT_KEY
+from airflow_provider_mssql_cdc.lake.log import (
+    EVENT_KEY,
+    Thinned,
+    commit_actions,
+    first_removal,
+    removes_rows,
+)
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
-from airflow_provider_mssql_cdc.lake.thinned import Thinned, commit_actions, first_removal, removes_rows
 from airflow_provider_mssql_cdc.model.capture import ChangeCounts, Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn

@@ -1,4 +1,8 @@
-"""Delta transactions: the state of a load."""
+"""Delta transactions: every app id of this package, and what is written and read under it.
+
+A transaction carries one 64-bit number (Delta protocol, "Transaction Identifiers"), so an LSN takes two. The
+app ids of facts rows, which tell one row from another, are built in model/facts.py.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable, Transaction
 
-from airflow_provider_mssql_cdc.errors import StateDamaged
+from airflow_provider_mssql_cdc.errors import ConfigurationError, StateDamaged
+from airflow_provider_mssql_cdc.model.capture import ChangesState, CommitStamp, InstanceMark
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
-from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, Coverage, SilverPosition
 
 SNAPSHOT = "mssql_cdc#snapshot"
 """S of the newest complete snapshot."""
@@ -28,9 +31,41 @@ BASE = "mssql_cdc#base"
 CHANGES = "mssql_cdc#changes"
 """Upper end of coverage, moved by compare-and-set."""
 
+BATCH = "mssql_cdc#batch"
+"""Number of the newest commit of changes; rows carry it as ``_batch_id``."""
+
+STAMP = "mssql_cdc#stamp"
+"""An LSN at or below the position with its commit time: ``.hi``, ``.lo``, and ``.time`` in µs since 1970."""
+
+INSTANCE = "mssql_cdc#instance"
+"""The change table that was read last: ``.table``, its object id, and ``.made`` in µs since 1970."""
 
 SOURCE_OBJECT = "mssql_cdc#source.object"
 """Object id of the source table that the rows come from; written when it is not what is there already."""
+
+THINNED = "mssql_cdc#thinned"
+"""``.hi`` and ``.lo``: up to which LSN rows may be missing; ``.version``: of the commit that took them."""
+
+SILVER_BRONZE = "mssql_cdc#silver.bronze"
+"""A number that stands for the id of the bronze table that silver was built from."""
+
+SILVER_VERSION = "mssql_cdc#silver.version"
+"""The version of bronze whose change rows are all in silver."""
+
+SILVER_SNAPSHOT = "mssql_cdc#silver.snapshot"
+"""S of the snapshot that silver began with: ``.hi`` and ``.lo``."""
+
+SILVER_CHANGES = "mssql_cdc#silver.changes"
+"""How far bronze's changes reached at that version: ``.hi`` and ``.lo``."""
+
+SILVER_RULE = "mssql_cdc#silver.rule"
+"""Version of the state rule (lower eight bits) and the version of bronze that it was applied to (the others).
+
+A package that knows no rule moves the position and leaves this one behind.
+"""
+
+SILVER_DOUBLED = "mssql_cdc#silver.doubled"
+"""How many keys stand twice in the snapshot without a change that names them."""
 
 
 def run_app_id(run: str) -> str:
@@ -43,11 +78,6 @@ def opened_app_id(snapshot: Lsn) -> str:
     return f"mssql_cdc#opened.{snapshot.text}"
 
 
-def was_opened(table: DeltaTable, snapshot: Lsn) -> bool:
-    """Whether rows in bronze may carry S as those of a chunked snapshot."""
-    return table.transaction_version(opened_app_id(snapshot)) is not None
-
-
 def wave_app_id(snapshot: Lsn, wave: int) -> str:
     """Under which a wave of chunked snapshot S is in bronze; the version is the number of its rows."""
     return f"mssql_cdc#snap.{snapshot.text}.{wave}"
@@ -58,12 +88,32 @@ def horizon_app_id(snapshot: Lsn, wave: int | None = None) -> str:
     return f"mssql_cdc#after.{snapshot.text}" + ("" if wave is None else f".{wave}")
 
 
+def plan_app_id(snapshot: Lsn) -> str:
+    """In the plans table; the version is the number of rows that are stored of the plan of S."""
+    return f"mssql_cdc#plan.{snapshot.text}"
+
+
+def plan_waves_app_id(snapshot: Lsn) -> str:
+    """In the plans table, once the plan of S is finished; the version is the number of chunks per wave."""
+    return f"mssql_cdc#plan.{snapshot.text}.wave"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_RULE_BITS = 8
+
+
+def was_opened(table: DeltaTable, snapshot: Lsn) -> bool:
+    """Whether rows in bronze may carry S as those of a chunked snapshot."""
+    return table.transaction_version(opened_app_id(snapshot)) is not None
+
+
 def horizon_transactions(
     snapshot: Lsn, horizon: ReadHorizon, *, wave: int | None = None
 ) -> list[Transaction]:
     """The horizon of a snapshot's reads: its LSN, and its time in microseconds since 1970 (UTC)."""
     app_id = horizon_app_id(snapshot, wave)
-    microseconds = (horizon.time - _EPOCH) // timedelta(microseconds=1)
+    microseconds = (horizon.time - _EPOCH) // _MICROSECOND
     return [*lsn_transactions(app_id, horizon.lsn), Transaction(f"{app_id}.time", microseconds)]
 
 
@@ -73,7 +123,7 @@ def read_horizon(table: DeltaTable, snapshot: Lsn, *, wave: int | None = None) -
     lsn, microseconds = read_lsn(table, app_id), table.transaction_version(f"{app_id}.time")
     if lsn is None or microseconds is None:
         return None
-    return ReadHorizon(lsn, _EPOCH + timedelta(microseconds=microseconds))
+    return ReadHorizon(lsn, _EPOCH + microseconds * _MICROSECOND)
 
 
 def lsn_transactions(app_id: str, lsn: Lsn) -> list[Transaction]:
@@ -131,3 +181,75 @@ def _damage(table: DeltaTable, what: str) -> str:
         f"{table.table_uri} at version {table.version()}: {what}. No position can be read from this table; "
         "load into a new bronze path"
     )
+
+
+def read_changes_state(table: DeltaTable) -> ChangesState:
+    """What is remembered beside coverage, as this handle sees it."""
+    lsn, time = read_lsn(table, STAMP), table.transaction_version(f"{STAMP}.time")
+    number, made = (table.transaction_version(f"{INSTANCE}.{part}") for part in ("table", "made"))
+    return ChangesState(
+        batch=table.transaction_version(BATCH) or 0,
+        stamp=None if lsn is None or time is None else CommitStamp(lsn, _EPOCH + time * _MICROSECOND),
+        instance=None
+        if number is None or made is None
+        else InstanceMark(number, (_EPOCH + made * _MICROSECOND).replace(tzinfo=None)),
+    )
+
+
+def instance_transactions(instance: InstanceMark) -> list[Transaction]:
+    made = (instance.create_date.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+    return [
+        Transaction(f"{INSTANCE}.table", instance.change_table_id & 0xFFFFFFFF),
+        Transaction(f"{INSTANCE}.made", made),
+    ]
+
+
+def stamp_transactions(stamp: CommitStamp | None) -> list[Transaction]:
+    if stamp is None:
+        return []
+    time = (stamp.time - _EPOCH) // _MICROSECOND
+    return [*lsn_transactions(STAMP, stamp.lsn), Transaction(f"{STAMP}.time", time)]
+
+
+def position_transactions(position: SilverPosition) -> list[Transaction]:
+    return [
+        Transaction(SILVER_BRONZE, position.bronze),
+        Transaction(SILVER_VERSION, position.version),
+        Transaction(SILVER_RULE, position.version << _RULE_BITS | position.rule),
+        Transaction(SILVER_DOUBLED, position.doubled),
+        *lsn_transactions(SILVER_SNAPSHOT, position.snapshot),
+        *lsn_transactions(SILVER_CHANGES, position.changes),
+    ]
+
+
+def read_position(table: DeltaTable) -> SilverPosition | None:
+    bronze, version = table.transaction_version(SILVER_BRONZE), table.transaction_version(SILVER_VERSION)
+    snapshot, changes = read_lsn(table, SILVER_SNAPSHOT), read_lsn(table, SILVER_CHANGES)
+    if bronze is None and version is None and snapshot is None and changes is None:
+        return None
+    if bronze is None or version is None or snapshot is None or changes is None:
+        raise StateDamaged(
+            f"{table.table_uri} at version {table.version()}: its position is there in part only. Name "
+            "another silver path, which is then built from bronze"
+        )
+    doubled = table.transaction_version(SILVER_DOUBLED) or 0
+    return SilverPosition(
+        bronze, version, snapshot, changes, rule=_read_rule(table, version), doubled=doubled
+    )
+
+
+def _read_rule(table: DeltaTable, version: int) -> int:
+    """The rule that was applied to this version of bronze; 0 for one that leaves no number.
+
+    :raises ConfigurationError: a newer package has kept this table.
+    """
+    number = table.transaction_version(SILVER_RULE) or 0
+    applied_to, rule = divmod(number, 1 << _RULE_BITS)
+    if applied_to != version:
+        return 0
+    if rule > STATE_RULE:
+        raise ConfigurationError(
+            f"{table.table_uri} was kept by a newer version of this package (state rule {rule}, this one "
+            f"knows {STATE_RULE}); upgrade it"
+        )
+    return rule

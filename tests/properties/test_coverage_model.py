@@ -15,14 +15,10 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.changes import (
-    PositionMoved,
-    begin_coverage,
-    commit_window,
-    read_changes_state,
-)
+from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.chunked import Opened, abandon_unfinished, commit_wave, open_snapshot
 from airflow_provider_mssql_cdc.lake.commit import commit_completion
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon

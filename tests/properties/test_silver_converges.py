@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn

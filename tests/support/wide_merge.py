@@ -17,8 +17,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
-from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
+from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_mssql_cdc.lake.arrays import one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import Bounds
+from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet, is_comparable, plain
 from airflow_provider_mssql_cdc.lake.silver.rows import (
     POSITION,

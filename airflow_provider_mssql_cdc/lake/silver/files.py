@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +16,11 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.cleanup import discard, remove_unnamed
 from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
 from airflow_provider_mssql_cdc.lake.silver.images import Overlay
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
+from airflow_provider_mssql_cdc.lake.staged_files import discard
 from airflow_provider_mssql_cdc.lake.staging import write_batches
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.plan import StagedFile
@@ -175,30 +173,3 @@ def _outcome(silver: Silver, lanes: Sequence[Lane]) -> tuple[StagedFile, ...]:
         if lane.exception() is None:
             discard(silver, lane.result())
     raise next((failure for failure in failures if not isinstance(failure, _Stopped)), failures[0])
-
-
-_STAGED = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
-
-
-def staging_prefix(version: int, run: str) -> str:
-    """What the names of one attempt's files begin with; never used before.
-
-    :param version: of bronze.
-    :param run: eight hex digits that name the Airflow run.
-    """
-    return f"silver-{version:08d}-{run}-{secrets.token_hex(4)}"
-
-
-def remove_orphans(silver: Silver, *, run: str, up_to: int) -> int:
-    """Remove files that attempts of this run staged and no commit names; how many.
-
-    :param up_to: silver's position: what was staged from this version of bronze, or an older one, can never
-        be committed any more, since whoever staged it would have to find the position where it was.
-    """
-    names = TableStorage(silver.location).names("silver-")
-    return remove_unnamed(silver.location, [name for name in names if _is_dead(name, run, up_to)])
-
-
-def _is_dead(name: str, run: str, up_to: int) -> bool:
-    staged = _STAGED.match(name)
-    return staged is not None and staged[2] == run and int(staged[1]) <= up_to

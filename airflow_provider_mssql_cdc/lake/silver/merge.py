@@ -13,7 +13,6 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.cleanup import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.silver.commits import DoubledKeys, find_doubled
 from airflow_provider_mssql_cdc.lake.silver.files import (
@@ -27,6 +26,7 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
 from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
 from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
+from airflow_provider_mssql_cdc.lake.staged_files import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile

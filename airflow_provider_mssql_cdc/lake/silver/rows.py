@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.arrays import one, read_all, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import plain_schema
 from airflow_provider_mssql_cdc.lake.parquet import Bounds, Wanted, file_batches
+from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, Transaction
+from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
+from airflow_provider_mssql_cdc.errors import ForeignTable, SchemaDrift
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import plain_schema
-from airflow_provider_mssql_cdc.lake.cleanup import missing_files
 from airflow_provider_mssql_cdc.lake.delta_table import (
     LakeTable,
     create_table,
@@ -30,16 +28,21 @@ from airflow_provider_mssql_cdc.lake.schema import (
     described,
     exact_statistics_columns,
     identity_properties,
+    plain_schema,
     read_identity,
     refuse_append_only,
     refuse_deletion_vectors,
     refuse_unsafe_properties,
     same_type,
 )
+from airflow_provider_mssql_cdc.lake.staged_files import missing_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.lake.transactions import (
+    position_transactions,
+    read_position,
+)
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.state import STATE_RULE, SilverPosition, SourceIdentity
+from airflow_provider_mssql_cdc.model.state import SilverPosition, SourceIdentity
 
 KEY_PROPERTY = "mssql_cdc.key"
 """JSON list of the columns that identify a row; a table that has it is a silver table."""
@@ -81,29 +84,7 @@ def stored_key(table: DeltaTable) -> tuple[str, ...] | None:
     return tuple(json.loads(text)) if text else None
 
 
-BRONZE = "mssql_cdc#silver.bronze"
-"""A number that stands for the id of the bronze table that silver was built from."""
-
-VERSION = "mssql_cdc#silver.version"
-"""The version of bronze whose change rows are all in silver."""
-
-SNAPSHOT = "mssql_cdc#silver.snapshot"
-"""S of the snapshot that silver began with: ``.hi`` and ``.lo``."""
-
-CHANGES = "mssql_cdc#silver.changes"
-"""How far bronze's changes reached at that version: ``.hi`` and ``.lo``."""
-
-RULE = "mssql_cdc#silver.rule"
-"""Version of the state rule (lower eight bits) and the version of bronze that it was applied to (the others).
-
-A package that knows no rule moves the position and leaves this one behind.
-"""
-
-DOUBLED = "mssql_cdc#silver.doubled"
-"""How many keys stand twice in the snapshot without a change that names them."""
-
 MERGE_EVENT = "merge"
-_RULE_BITS = 8
 
 
 class Silver(LakeTable):
@@ -125,7 +106,7 @@ class Silver(LakeTable):
         refuse_deletion_vectors(table)
         refuse_append_only(table)
         self.table, self.key = table, key
-        self.position = _read_position(table)
+        self.position = read_position(table)
         restore = restore_below_ours(down_to_ours(table)) if self.position else None
         self._restored: str | None = None
         if restore is not None:
@@ -190,7 +171,7 @@ class Silver(LakeTable):
         return self.commit_files(
             files,
             event=MERGE_EVENT,
-            transactions=_position_transactions(position),
+            transactions=position_transactions(position),
             user_metadata=user_metadata,
             overtaken=False,
         )
@@ -240,47 +221,3 @@ def position_of(bronze: Bronze, snapshot: Lsn, *, doubled: int) -> SilverPositio
     assert coverage is not None
     number = bronze_number(bronze)
     return SilverPosition(number, bronze.version, snapshot, coverage.changes, doubled=doubled)
-
-
-def _position_transactions(position: SilverPosition) -> list[Transaction]:
-    return [
-        Transaction(BRONZE, position.bronze),
-        Transaction(VERSION, position.version),
-        Transaction(RULE, position.version << _RULE_BITS | position.rule),
-        Transaction(DOUBLED, position.doubled),
-        *lsn_transactions(SNAPSHOT, position.snapshot),
-        *lsn_transactions(CHANGES, position.changes),
-    ]
-
-
-def _read_position(table: DeltaTable) -> SilverPosition | None:
-    bronze, version = table.transaction_version(BRONZE), table.transaction_version(VERSION)
-    snapshot, changes = read_lsn(table, SNAPSHOT), read_lsn(table, CHANGES)
-    if bronze is None and version is None and snapshot is None and changes is None:
-        return None
-    if bronze is None or version is None or snapshot is None or changes is None:
-        raise StateDamaged(
-            f"{table.table_uri} at version {table.version()}: its position is there in part only. Name "
-            "another silver path, which is then built from bronze"
-        )
-    doubled = table.transaction_version(DOUBLED) or 0
-    return SilverPosition(
-        bronze, version, snapshot, changes, rule=_read_rule(table, version), doubled=doubled
-    )
-
-
-def _read_rule(table: DeltaTable, version: int) -> int:
-    """The rule that was applied to this version of bronze; 0 for one that leaves no number.
-
-    :raises ConfigurationError: a newer package has kept this table.
-    """
-    number = table.transaction_version(RULE) or 0
-    applied_to, rule = divmod(number, 1 << _RULE_BITS)
-    if applied_to != version:
-        return 0
-    if rule > STATE_RULE:
-        raise ConfigurationError(
-            f"{table.table_uri} was kept by a newer version of this package (state rule {rule}, this one "
-            f"knows {STATE_RULE}); upgrade it"
-        )
-    return rule

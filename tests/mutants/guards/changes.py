@@ -22,7 +22,7 @@ MUTANTS = (
 [
     *_moved(bronze, window),
     *_batch_transactions(bronze, batch),
-    *_stamp_transactions(stamp),
+    *stamp_transactions(stamp),
     *instance_transactions(instance),
     *bronze.object_transactions(identity),
 ]
@@ -31,7 +31,7 @@ MUTANTS = (
 [
     *lsn_transactions(CHANGES, window.until),
     Transaction(BATCH, batch),
-    *_stamp_transactions(stamp),
+    *stamp_transactions(stamp),
     *instance_transactions(instance),
     *bronze.object_transactions(identity),
 ]

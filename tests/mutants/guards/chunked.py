@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "chunked: of two planners one stores",
         "_store.once",
-        "_count(table, snapshot) != expected or table.transaction_version(_waves_app_id(snapshot))",
+        "_count(table, snapshot) != expected or table.transaction_version(plan_waves_app_id(snapshot))",
         "False",
         f"{PLANS}::test_whoever_was_overtaken_writes_nothing",
     ),

@@ -70,9 +70,9 @@ MUTANTS = (
     ),
     Mutant(
         "files: a file of another snapshot is not committed",
-        "_sound_footer",
-        "not _PLAIN_NAME.match(file.path) or not file.path.startswith(f'{snapshot.text}-')",
-        "not _PLAIN_NAME.match(file.path)",
+        "is_of_snapshot",
+        "_PLAIN.match(name) is not None and name.startswith(f'{snapshot.text}-')",
+        "_PLAIN.match(name) is not None",
         CLAIMED,
     ),
     Mutant(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
+from airflow_provider_mssql_cdc.lake.staged_files import remove_losers
 from tests.unit.lake.tables import OTHER_RUN, RUN, complete, ids_in, lsn, new_bronze, stage
 
 S = lsn(5)

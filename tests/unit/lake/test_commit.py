@@ -15,9 +15,9 @@ from deltalake.exceptions import CommitFailedError
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, ForeignTable, SourceObjectMissing, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
-from airflow_provider_mssql_cdc.lake.cleanup import remove_losers
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.facts import has_facts, write_facts
+from airflow_provider_mssql_cdc.lake.staged_files import remove_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mssql_cdc.lake import cleanup, delta_table, repairs
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
-from airflow_provider_mssql_cdc.lake.cleanup import discard, remove_unnamed
+from airflow_provider_mssql_cdc.lake import delta_table, repairs, staged_files
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.silver import merge
+from airflow_provider_mssql_cdc.lake.staged_files import discard, remove_unnamed
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import IDENTITY, World, change, lsn, snapshot_row
 from tests.unit.lake.tables import new_bronze, stage
 
-TRACED = {module.__file__ for module in (cleanup, delta_table, repairs, merge)}
+TRACED = {module.__file__ for module in (staged_files, delta_table, repairs, merge)}
 
 
 class Ended(BaseException):

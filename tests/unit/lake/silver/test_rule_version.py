@@ -10,7 +10,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.lake.silver.table import RULE, VERSION
+from airflow_provider_mssql_cdc.lake.silver.table import RULE
+from airflow_provider_mssql_cdc.lake.transactions import SILVER_VERSION
 from airflow_provider_mssql_cdc.model.state import STATE_RULE
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import World, change, snapshot_row
@@ -61,7 +62,7 @@ def test_silver_without_changes_is_built_again_too(world: World) -> None:
 
 def test_a_position_that_a_package_without_a_rule_has_moved_is_noticed(world: World) -> None:
     world.changes([change(11, 1, {"id": 1, "v": "x"})])
-    record(world, Transaction(VERSION, world.bronze.version))
+    record(world, Transaction(SILVER_VERSION, world.bronze.version))
     merged = world.merge()
     assert merged.rebuilt is not None
     assert "an unnumbered version" in merged.rebuilt
@@ -80,5 +81,5 @@ def test_rule_and_rows_are_in_one_commit(world: World) -> None:
     name = f"_delta_log/{merged.version:020d}.json"
     actions = [json.loads(line) for line in Path(world.silver_at.uri, name).read_text().splitlines()]
     told = {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}
-    assert told[RULE] == told[VERSION] << 8 | STATE_RULE
+    assert told[RULE] == told[SILVER_VERSION] << 8 | STATE_RULE
     assert any("add" in action or "remove" in action for action in actions)

@@ -1,4 +1,4 @@
-"""Staged files that no commit names: found by name, removed."""
+"""Names of staged files, built and matched, and the removal of files that no commit names."""
 
 from __future__ import annotations
 
@@ -6,25 +6,78 @@ import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import read_changes_state
 from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import StagedFile
+from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, StagedFile
 
 log = logging.getLogger(__name__)
 
 _RUN = re.compile(r"[0-9a-f]{8}\Z")
+_ATTEMPT = re.compile(r"[0-9A-Za-z]+(-[0-9A-Za-z]+)*\Z")
+_PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]*\.parquet\Z")
+_CHANGE_EVENTS = ("changes", "repair")
+_OF_CHANGES = re.compile(r"(?:changes|repair)-(\d{12})-")
+_OF_SILVER = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
+
+
+def range_prefix(planned: PlannedRange, attempt: str) -> str:
+    """What the file names of one attempt at one range begin with: ``<S>-<run>-<plan>-r00003-<attempt>``."""
+    if not _ATTEMPT.match(attempt):
+        raise ValueError(f"an attempt is letters, digits and dashes, got {attempt!r}")
+    return f"{planned.plan.text}-r{planned.index:05d}-{attempt}"
+
+
+def wave_prefix(plan: PlanId, wave: int) -> str:
+    """What the file names of one attempt at one wave begin with: ``<S>-<run>-<plan>-w00003``.
+
+    :param plan: a new one for each attempt.
+    """
+    return f"{plan.text}-w{wave:05d}"
+
+
+def chunk_prefix(wave: str, chunk: int, attempt: str) -> str:
+    """What the file names of one chunk begin with: ``<wave>-c000017-<attempt>``.
+
+    :param wave: :func:`wave_prefix`.
+    """
+    return f"{wave}-c{chunk:06d}-{attempt}"
+
+
+def change_prefix(event: Event, batch: int, window: Window) -> str:
+    """What the names of one attempt's change files begin with; its random end was never used before."""
+    if event not in _CHANGE_EVENTS:
+        raise ValueError(f"no change rows are staged for {event}")
+    return f"{event}-{batch:012d}-{window.after}-{secrets.token_hex(6)}"
+
+
+def silver_prefix(version: int, run: str) -> str:
+    """What the names of one attempt's silver files begin with; never used before.
+
+    :param version: of bronze.
+    :param run: eight hex digits that name the Airflow run.
+    """
+    return f"silver-{version:08d}-{run}-{secrets.token_hex(4)}"
+
+
+def numbered(prefix: str, number: int) -> str:
+    """The name of one file of a writer."""
+    return f"{prefix}-{number}.parquet"
+
+
+def is_of_snapshot(name: str, snapshot: Lsn) -> bool:
+    """Whether a file name is one that a read of snapshot S staged, without a folder or an escape in it."""
+    return _PLAIN.match(name) is not None and name.startswith(f"{snapshot.text}-")
 
 
 def remove_losers(location: TableLocation, *, run: str) -> int:
@@ -39,8 +92,7 @@ def remove_losers(location: TableLocation, *, run: str) -> int:
     if not _RUN.match(run):
         raise ValueError(f"a run is named by eight hex digits, got {run!r}")
     staged_by_run = re.compile(rf"0x[0-9A-F]{{20}}-{run}-[0-9a-f]{{8}}-")
-    staged = [name for name in TableStorage(location).names("0x") if staged_by_run.match(name)]
-    return remove_unnamed(location, staged)
+    return _remove_matching(location, "0x", lambda name: staged_by_run.match(name) is not None)
 
 
 def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
@@ -49,8 +101,39 @@ def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
     To be called when nothing of it can be committed any more: it is complete, or it was abandoned.
     """
     staged_by_waves = re.compile(rf"{snapshot.text}-[0-9a-f]{{8}}-[0-9a-f]{{8}}-w\d")
-    names = TableStorage(location).names(f"{snapshot.text}-")
-    return remove_unnamed(location, [name for name in names if staged_by_waves.match(name)])
+    return _remove_matching(
+        location, f"{snapshot.text}-", lambda name: staged_by_waves.match(name) is not None
+    )
+
+
+def remove_dead_files(table: LakeTable) -> int:
+    """Remove staged change files that no version of bronze names and none ever will; how many."""
+    newest = read_changes_state(table.table).batch
+
+    def is_dead(name: str) -> bool:
+        staged = _OF_CHANGES.match(name)
+        return staged is not None and int(staged[1]) <= newest
+
+    return _remove_matching(table.location, "", is_dead)
+
+
+def remove_orphans(table: LakeTable, *, run: str, up_to: int) -> int:
+    """Remove files that attempts of this run staged for silver and that no commit names; how many.
+
+    :param up_to: silver's position. What was staged from this version of bronze, or an older one, can never
+        be committed any more: its commit would have to find the position where it was.
+    """
+
+    def is_dead(name: str) -> bool:
+        staged = _OF_SILVER.match(name)
+        return staged is not None and staged[2] == run and int(staged[1]) <= up_to
+
+    return _remove_matching(table.location, "silver-", is_dead)
+
+
+def _remove_matching(location: TableLocation, prefix: str, is_dead: Callable[[str], bool]) -> int:
+    names = TableStorage(location).names(prefix)
+    return remove_unnamed(location, [name for name in names if is_dead(name)])
 
 
 def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
@@ -108,22 +191,3 @@ def _named_by_the_log(location: TableLocation) -> set[str]:
     current = read_all(table.get_add_actions()).column("path").to_pylist()
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}
-
-
-_KINDS = ("changes", "repair")
-_NAME = re.compile(r"(?:changes|repair)-(\d{12})-")
-
-
-def file_prefix(event: Event, batch: int, window: Window) -> str:
-    """What the names of one attempt's files begin with; random at its end, so never used before."""
-    if event not in _KINDS:
-        raise ValueError(f"no change rows are staged for {event}")
-    return f"{event}-{batch:012d}-{window.after}-{secrets.token_hex(6)}"
-
-
-def remove_dead_files(bronze: Bronze) -> int:
-    """Remove staged change files that no version of the table names and none ever will; how many."""
-    newest, storage = read_changes_state(bronze.table).batch, TableStorage(bronze.location)
-    staged = [name for kind in _KINDS for name in storage.names(f"{kind}-")]
-    dead = [name for name in staged if (match := _NAME.match(name)) and int(match[1]) <= newest]
-    return remove_unnamed(bronze.location, dead)
