@@ -23,12 +23,11 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.parquet import TableWriter
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, keep
 from airflow_provider_mssql_cdc.lake.silver.table import bronze_number, create_silver, open_silver
-from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
-from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
@@ -228,13 +227,8 @@ def _stamped(bronze: Bronze, batch: pa.RecordBatch, *, operation: int, lsn: Lsn)
 
 
 def _append(bronze: Bronze, batches: Any, *, until: Lsn) -> None:
-    writer = TableWriter(
-        TableStorage(bronze.location),
-        prefix=f"bench-{until}",
-        schema=plain_schema(bronze.schema),
-        target_bytes=TARGET_BYTES,
-    )
-    files = actions_just_staged(bronze, write_batches(writer, batches))
+    staged = stage(bronze.location, WholeRows(plain_schema(bronze.schema)), batches, prefix=f"bench-{until}")
+    files = actions_just_staged(bronze, staged)
     transactions = [*lsn_transactions(SNAPSHOT, _S), *coverage_transactions(Coverage(_S, until))]
     bronze.commit(files, transactions=transactions, event="changes", user_metadata={})
 

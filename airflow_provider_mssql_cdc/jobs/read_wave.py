@@ -18,10 +18,9 @@ from airflow_provider_mssql_cdc.jobs.status import progress_of
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, commit_wave, landed_wave
-from airflow_provider_mssql_cdc.lake.parquet import RowStamp
 from airflow_provider_mssql_cdc.lake.plans import read_plan
 from airflow_provider_mssql_cdc.lake.staged_files import chunk_prefix, remove_unnamed, wave_prefix
-from airflow_provider_mssql_cdc.lake.staging import stage_rows
+from airflow_provider_mssql_cdc.lake.staging import RowStamp, stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StoredPlan, WaveOutcome
 from airflow_provider_mssql_cdc.model.lsn import Lsn

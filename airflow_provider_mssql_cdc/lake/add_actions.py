@@ -20,9 +20,9 @@ from airflow_provider_mssql_cdc.errors import IncompletePlan, SchemaDrift
 from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import LakeTable
-from airflow_provider_mssql_cdc.lake.parquet import FILE_KEY
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
 from airflow_provider_mssql_cdc.lake.staged_files import is_of_snapshot
+from airflow_provider_mssql_cdc.lake.staging import FILE_KEY
 from airflow_provider_mssql_cdc.lake.storage import UNREADABLE, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile

@@ -18,10 +18,8 @@ from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
-from airflow_provider_mssql_cdc.lake.parquet import RollingWriter
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ, plain_schema
-from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, stage
 from airflow_provider_mssql_cdc.lake.transactions import (
     BATCH,
     CHANGES,
@@ -161,28 +159,23 @@ class ChangeStamp:
 _OWN_TYPES = {"_snapshot": pa.string(), "_chunk": pa.int32()}
 
 
-class ChangeWriter(RollingWriter):
-    """Writes change rows with every column of bronze; columns that were not read are NULL."""
+class ChangeRows:
+    """Change rows with every column of bronze; one that was not read is NULL. ``stamp`` counts them."""
 
-    def __init__(
-        self, storage: TableStorage, *, prefix: str, stamp: ChangeStamp, schema: pa.Schema, target_bytes: int
-    ) -> None:
-        self._change_stamp = stamp
-        super().__init__(storage, prefix=prefix, columns=(), stamp=None, target_bytes=target_bytes)  # type: ignore[arg-type]
-        self._schema = plain_schema(schema)
+    def __init__(self, stamp: ChangeStamp, schema: pa.Schema) -> None:
+        self.schema, self._stamp = plain_schema(schema), stamp
 
-    def write(self, batches: list[pa.RecordBatch]) -> None:
-        """One row group."""
+    def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
         rows = pa.Table.from_batches(batches)
-        self._change_stamp.count(rows)
-        stored = pa.table([self._column(each, rows) for each in self._schema], schema=self._schema)
-        self.write_table(stored, rows.drop_columns(_FROM_SERVER.names))
+        self._stamp.count(rows)
+        whole = pa.table([self._column(each, rows) for each in self.schema], schema=self.schema)
+        return whole, rows.drop_columns(_FROM_SERVER.names)
 
     def _column(self, wanted: pa.Field, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
         if wanted.name in rows.column_names:
             return rows.column(wanted.name)
         if wanted.name in METADATA_NAMES:
-            return self._change_stamp.column(wanted.name, rows)
+            return self._stamp.column(wanted.name, rows)
         return pa.nulls(rows.num_rows, wanted.type)
 
 
@@ -196,16 +189,10 @@ def stage_changes(
 ) -> tuple[StagedFile, ...]:
     """Write change rows to files ``<prefix>-0.parquet`` and so on; no rows, no file. ``stamp`` counts them.
 
-    Nobody sees them yet. When reading or writing fails, what was written is removed.
+    Readers do not see them. When reading or writing fails, what was written is removed.
     """
-    writer = ChangeWriter(
-        TableStorage(bronze.location),
-        prefix=prefix,
-        stamp=stamp,
-        schema=bronze.schema,
-        target_bytes=target_bytes,
-    )
-    return write_batches(writer, batches)
+    rows = ChangeRows(stamp, bronze.schema)
+    return stage(bronze.location, rows, batches, prefix=prefix, target_bytes=target_bytes)
 
 
 def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:

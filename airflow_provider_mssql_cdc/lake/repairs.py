@@ -24,15 +24,14 @@ from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import repair_transactions
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
-from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, parquet_file, shaped
+from airflow_provider_mssql_cdc.lake.parquet import parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import (
-    METADATA_NAMES,
     plain_schema,
     refuse_append_only,
     refuse_deletion_vectors,
 )
 from airflow_provider_mssql_cdc.lake.staged_files import discarding_on_failure
-from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
+from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -113,7 +112,6 @@ def replace_changes(
 def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
     """What has to leave for the window to hold no change; the rest of those files, staged again."""
     storage, schema = TableStorage(bronze.location), plain_schema(bronze.schema)
-    writer = _CarryWriter(storage, prefix=f"{prefix}-v{bronze.version}", schema=schema)
     removes: list[RemoveAction] = []
     mixed: list[str] = []
     rows = 0
@@ -126,7 +124,8 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
             rows += held
             if held < records:
                 mixed.append(path)
-    carried = write_batches(writer, _others(storage, mixed, window=window, schema=schema)) if mixed else ()
+    others = _others(storage, mixed, window=window, schema=schema)
+    carried = stage(bronze.location, WholeRows(schema), others, prefix=f"{prefix}-v{bronze.version}")
     return _Taken(removes, carried, rows)
 
 
@@ -169,16 +168,3 @@ def _in_window(batch: pa.RecordBatch, window: Window) -> pa.Array:
     until = pc.less_equal(lsns, window.until.text)
     changes = pc.greater_equal(operations, _FIRST_CHANGE)
     return pc.fill_null(pc.and_(pc.and_(after, until), changes), False)
-
-
-class _CarryWriter(RollingWriter):
-    """Writes rows that have all of bronze's columns."""
-
-    def __init__(self, storage: TableStorage, *, prefix: str, schema: pa.Schema) -> None:
-        super().__init__(storage, prefix=prefix, columns=(), stamp=None, target_bytes=TARGET_BYTES)  # type: ignore[arg-type]
-        self._schema = schema
-
-    def write(self, batches: list[pa.RecordBatch]) -> None:
-        """One row group."""
-        rows = pa.Table.from_batches(batches)
-        self.write_table(rows, rows.drop_columns(list(METADATA_NAMES)))

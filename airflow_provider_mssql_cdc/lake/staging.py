@@ -1,4 +1,4 @@
-"""Staging: the rows of one read, as Parquet files at their final place, seen by nobody yet."""
+"""Staging: rows written to Parquet files at their final place, which no reader sees yet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema
 from airflow_provider_mssql_cdc.errors import SchemaDrift
+from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.parquet import RollingWriter, RowStamp, TableWriter
-from airflow_provider_mssql_cdc.lake.staged_files import range_prefix
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema, is_large
+from airflow_provider_mssql_cdc.lake.staged_files import numbered, range_prefix
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
 
 log = logging.getLogger(__name__)
 
@@ -71,28 +77,38 @@ def stage_rows(
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
     """Write ``batches`` with ``stamp`` on every row to files ``<prefix>-0.parquet`` and so on."""
-    writer = RollingWriter(
-        TableStorage(bronze.location),
-        prefix=prefix,
-        columns=columns,
-        stamp=stamp,
-        target_bytes=target_bytes,
+    checked = _checked(batches, captured_schema(columns), where=str(bronze.location))
+    return stage(
+        bronze.location, SnapshotRows(columns, stamp), checked, prefix=prefix, target_bytes=target_bytes
     )
-    return write_batches(writer, _checked(batches, captured_schema(columns), where=str(bronze.location)))
 
 
-def write_batches(writer: TableWriter, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-    """Write batches as row groups; what was written is removed when that, or reading, fails.
+def stage(
+    location: TableLocation,
+    shape: RowShape,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    prefix: str,
+    target_bytes: int = TARGET_BYTES,
+) -> tuple[StagedFile, ...]:
+    """Write batches as row groups to files ``<prefix>-0.parquet`` and so on; no rows, no file.
 
-    Reading goes on in this thread while another one encodes and compresses what was read.
+    Readers do not see them. What was written is removed when that, or reading, fails. Reading goes on in
+    this thread while another one encodes and compresses what was read.
     """
-    groups = _row_groups(batches)
+    writer = TableWriter(
+        TableStorage(location), prefix=prefix, schema=shape.schema, target_bytes=target_bytes
+    )
+
+    def write(group: list[pa.RecordBatch]) -> None:
+        writer.write(*shape.stored(group))
+
     with _removing_on_failure(writer), ThreadPoolExecutor(1, "parquet") as encoder:
         writing: Future[None] | None = None
-        for group in groups:
+        for group in _row_groups(batches):
             if writing is not None:
                 writing.result()
-            writing = encoder.submit(writer.write, group)
+            writing = encoder.submit(write, group)
         if writing is not None:
             writing.result()
         return writer.close()
@@ -145,3 +161,217 @@ def _removing_on_failure(writer: TableWriter) -> Iterator[None]:
     except BaseException:  # a task that is killed by a signal leaves through here too
         writer.abandon()
         raise
+
+
+@dataclass(slots=True)
+class RowStamp:
+    """What is written beside the captured columns of every row of a snapshot read.
+
+    :param start_lsn: the LSN recorded before the read.
+    :param commit_ts: its commit time; None where it is no mapped commit.
+    :param snapshot: S.
+    :param chunk: number of the chunk, None on a whole snapshot.
+    """
+
+    instance: str
+    start_lsn: Lsn
+    commit_ts: datetime | None
+    snapshot: Lsn
+    chunk: int | None = None
+    _arrays: dict[str, pa.Array] = field(default_factory=dict, repr=False)
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "_capture_instance": self.instance,
+            "_start_lsn": self.start_lsn.text,
+            "_operation": SNAPSHOT_ROW,
+            "_commit_ts": self.commit_ts,
+            "_snapshot": self.snapshot.text,
+            "_chunk": self.chunk,
+        }
+
+    def column(self, name: str, length: int) -> pa.Array:
+        """One of bronze's own columns, ``length`` rows of it; a slice of an array that is kept."""
+        known = self._arrays.get(name)
+        if known is None or len(known) < length:
+            known = self._arrays[name] = self._repeated(name, length)
+        return known.slice(0, length)
+
+    def _repeated(self, name: str, length: int) -> pa.Array:
+        value = self._values().get(name)
+        return repeated(value, self.stored_type(name) if value is None else _TYPES[name], length=length)
+
+    @staticmethod
+    def stored_type(name: str) -> pa.DataType:
+        """The Arrow type that :meth:`column` has: texts are dictionaries of one word."""
+        return _ONE_WORD if pa.types.is_string(_TYPES[name]) else _TYPES[name]
+
+
+_TYPES = {name: bronze_schema(()).field(name).type for name in METADATA_NAMES}
+_ONE_WORD = pa.dictionary(pa.int8(), pa.string())
+
+
+FILE_KEY = b"mssql_cdc.file"
+"""In a footer: the file's own name, so that one file put in another's place is noticed."""
+
+_SAMPLE_ROWS = 4096
+_DISTINCT_SHARE = 0.3
+
+
+class TableWriter:
+    """Writes row groups to ``<prefix>-0.parquet``, ``-1`` and so on; a file never has no rows.
+
+    Not for two threads at once.
+
+    :param schema: of the rows as they are stored.
+    """
+
+    def __init__(self, storage: TableStorage, *, prefix: str, schema: pa.Schema, target_bytes: int) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._target_bytes = target_bytes
+        self._schema = schema
+        self._repeating: list[str] | None = None
+        self._files: list[StagedFile] = []
+        self._open: _OpenFile | None = None
+        self._created: list[str] = []
+
+    def write(self, table: pa.Table, captured: pa.Table) -> None:
+        """One row group as it is to be stored; ``captured`` tells which columns repeat themselves."""
+        if self._repeating is None:
+            own = [name for name in METADATA_NAMES if name in table.column_names]
+            repeating = _repeating_columns(captured)
+            self._repeating = [*own, *(name for name in repeating if name not in own)]
+        if self._open is None:
+            self._open = self._next_file()
+        self._open.write(table)
+        if self._open.position >= self._target_bytes:
+            self._finish()
+
+    def close(self) -> tuple[StagedFile, ...]:
+        """Finish the last file; sizes and row counts are those of the finished files."""
+        if self._open is not None:
+            self._finish()
+        return tuple(self._files)
+
+    def abandon(self) -> None:
+        """Remove what was written, as far as that works; ``complete`` removes the rest."""
+        if self._open is not None:
+            self._open.discard()
+        for name in self._created:
+            with contextlib.suppress(OSError):
+                self._storage.discard(name)
+
+    def _next_file(self) -> _OpenFile:
+        name = numbered(self._prefix, len(self._created))
+        sink = self._storage.create(name)
+        self._created.append(name)
+        return _OpenFile(name, sink, schema=self._schema, repeating=self._repeating or [])
+
+    def _finish(self) -> None:
+        file, self._open = self._open, None
+        assert file is not None
+        rows = file.finish(self._storage)
+        size = self._storage.size(file.name)
+        if size is None:
+            raise FileNotFoundError(f"{file.name} is gone right after it was written")
+        self._files.append(StagedFile(file.name, size, rows))
+        log.debug("staged %s: %d rows, %d bytes", file.name, rows, size)
+
+
+class RowShape(Protocol):
+    """How rows as they were read become rows as a table's files hold them."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
+        """The rows with :attr:`schema`, and the columns of theirs that may repeat themselves or not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRows:
+    """Rows that have all columns already."""
+
+    schema: pa.Schema
+
+    def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
+        rows = pa.Table.from_batches(batches, self.schema)
+        return rows, rows
+
+
+class SnapshotRows:
+    """Captured columns, with bronze's own ones beside them."""
+
+    def __init__(self, columns: Sequence[LakeColumn], stamp: RowStamp) -> None:
+        self.schema, self._stamp = _staged_schema(columns), stamp
+
+    def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
+        captured = pa.Table.from_batches(batches)
+        own = {name: self._stamp.column(name, captured.num_rows) for name in METADATA_NAMES}
+        arrays = [own[name] if name in own else captured.column(name) for name in self.schema.names]
+        return pa.table(arrays, schema=self.schema), captured
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
+
+    def __init__(self, name: str, sink: Any, *, schema: pa.Schema, repeating: list[str]) -> None:
+        self.name = name
+        self._sink = sink
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=repeating,
+            store_schema=False,  # the dictionary types are a way of writing, not the table's types
+            store_decimal_as_integer=True,
+            # Of a large object the writer would hold the smallest and the largest value in memory, twice,
+            # and leave them out of the footer in the end (parquet-cpp, max_statistics_size: 4 KiB).
+            write_statistics=[each.name for each in schema if not is_large(each)],
+            metadata_collector=self._footers,
+        )
+        self._writer.add_key_value_metadata({FILE_KEY: name.encode()})
+
+    @property
+    def position(self) -> int:
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def finish(self, storage: TableStorage) -> int:
+        """Rows in the closed file."""
+        self._writer.close()
+        storage.finish(self._sink)
+        return int(self._footers[0].num_rows)
+
+    def discard(self) -> None:
+        """Close without a word about it: the writer would otherwise do so when it is collected."""
+        for part in (self._writer, self._sink):
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                part.close()
+
+
+def _staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
+    """Bronze's schema as it is handed to the Parquet writer."""
+    captured = {column.name: arrow_type(column.data_type) for column in columns}
+    return pa.schema(
+        [
+            each.with_type(captured[each.name] if each.name in captured else RowStamp.stored_type(each.name))
+            for each in bronze_schema(columns)
+        ]
+    )
+
+
+def _repeating_columns(captured: pa.Table) -> list[str]:
+    """Columns that a dictionary pays for, judged by the first rows: hashing what is distinct is dear."""
+    sample = captured.slice(0, _SAMPLE_ROWS)
+    return [
+        name
+        for name in captured.column_names
+        if not pa.types.is_boolean(sample.schema.field(name).type)
+        and pc.count_distinct(sample.column(name)).as_py() <= _DISTINCT_SHARE * sample.num_rows
+    ]

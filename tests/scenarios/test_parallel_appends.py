@@ -14,8 +14,7 @@ import pytest
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
 from airflow_provider_mssql_cdc.lake.chunked import commit_wave, landed_waves, open_snapshot
 from airflow_provider_mssql_cdc.lake.facts import write_facts
-from airflow_provider_mssql_cdc.lake.parquet import RowStamp
-from airflow_provider_mssql_cdc.lake.staging import stage_rows
+from airflow_provider_mssql_cdc.lake.staging import RowStamp, stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon

@@ -17,9 +17,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
-from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
+from airflow_provider_mssql_cdc.lake.parquet import file_batches
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
-from airflow_provider_mssql_cdc.lake.staging import TARGET_BYTES, write_batches
+from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
@@ -66,11 +66,8 @@ def _rows(folder: Path, make_row: Any, *, rows: int, width: int, version: int) -
 
 def _append(folder: Path, batches: Iterator[pa.RecordBatch], *, until: int) -> None:
     bronze = World(folder, columns=COLUMNS).bronze
-    schema = plain_schema(bronze.schema)
-    writer = TableWriter(
-        TableStorage(bronze.location), prefix=f"wide-{until}", schema=schema, target_bytes=TARGET_BYTES
-    )
-    files = actions_just_staged(bronze, write_batches(writer, batches))
+    staged = stage(bronze.location, WholeRows(plain_schema(bronze.schema)), batches, prefix=f"wide-{until}")
+    files = actions_just_staged(bronze, staged)
     coverage = Coverage(lsn(10), lsn(until))
     transactions = [*lsn_transactions(SNAPSHOT, lsn(10)), *coverage_transactions(coverage)]
     bronze.commit(files, transactions=transactions, event="changes", user_metadata={})

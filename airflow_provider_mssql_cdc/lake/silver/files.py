@@ -16,12 +16,12 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.parquet import TableWriter, file_batches
+from airflow_provider_mssql_cdc.lake.parquet import file_batches
 from airflow_provider_mssql_cdc.lake.silver.images import Overlay
 from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staged_files import discard
-from airflow_provider_mssql_cdc.lake.staging import write_batches
+from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 
@@ -90,12 +90,9 @@ def _in_key_order(files: list[SilverFile], keys: KeySet) -> list[SilverFile]:
     return [*sorted(known, key=lambda file: file.bounds[first][0]), *others]
 
 
-def stage(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
     """Write rows to files ``<prefix>-0.parquet`` and so on that nobody sees yet; no rows, no file."""
-    writer = TableWriter(
-        TableStorage(silver.location), prefix=prefix, schema=silver.schema, target_bytes=TARGET_BYTES
-    )
-    return write_batches(writer, rows)
+    return stage(silver.location, WholeRows(silver.schema), rows, prefix=prefix, target_bytes=TARGET_BYTES)
 
 
 def remove_actions(files: Iterable[SilverFile]) -> list[RemoveAction]:
@@ -131,7 +128,7 @@ def write_again(
                 rows = _rows(silver, share, overlay, stop=stop)
                 if number == len(shares) - 1:
                     rows = _then_the_rest(rows, overlay, others=tuple(lanes))
-                lanes.append(pool.submit(stage, silver, f"{prefix}-{number}", rows))
+                lanes.append(pool.submit(stage_rows, silver, f"{prefix}-{number}", rows))
             wait(lanes, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()  # lanes that are done do not notice

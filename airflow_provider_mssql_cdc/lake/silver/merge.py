@@ -20,7 +20,7 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     current_files,
     outdated_files,
     remove_actions,
-    stage,
+    stage_rows,
     write_again,
 )
 from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
@@ -132,7 +132,7 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
     doubled = find_doubled(bronze, snapshot, key=silver.key, but=None if named is None else named.keys)
     _refuse_doubled(request, doubled)
     rows = snapshot_rows(bronze, snapshot, schema=silver.schema, key=silver.key)
-    staged = stage(silver, request.prefix, _overlaid(doubled.once(rows), overlay))
+    staged = stage_rows(silver, request.prefix, _overlaid(doubled.once(rows), overlay))
 
     def once() -> MergeCommit:
         if not staged and any(file.rows for file in current_files(silver)):

@@ -24,8 +24,7 @@ from airflow_provider_mssql_cdc.lake.chunked import (
     open_snapshot,
 )
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_completion
-from airflow_provider_mssql_cdc.lake.parquet import RowStamp
-from airflow_provider_mssql_cdc.lake.staging import stage_rows
+from airflow_provider_mssql_cdc.lake.staging import RowStamp, stage_rows
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile

@@ -10,8 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.lake.silver.table import RULE
-from airflow_provider_mssql_cdc.lake.transactions import SILVER_VERSION
+from airflow_provider_mssql_cdc.lake.transactions import SILVER_RULE, SILVER_VERSION
 from airflow_provider_mssql_cdc.model.state import STATE_RULE
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import World, change, snapshot_row
@@ -32,7 +31,7 @@ def record(world: World, *transactions: Transaction) -> None:
 
 
 def applied(rule: int, version: int) -> Transaction:
-    return Transaction(RULE, version << 8 | rule)
+    return Transaction(SILVER_RULE, version << 8 | rule)
 
 
 @pytest.mark.parametrize("rule", [0, 1, STATE_RULE - 1])
@@ -81,5 +80,5 @@ def test_rule_and_rows_are_in_one_commit(world: World) -> None:
     name = f"_delta_log/{merged.version:020d}.json"
     actions = [json.loads(line) for line in Path(world.silver_at.uri, name).read_text().splitlines()]
     told = {action["txn"]["appId"]: action["txn"]["version"] for action in actions if "txn" in action}
-    assert told[RULE] == told[SILVER_VERSION] << 8 | STATE_RULE
+    assert told[SILVER_RULE] == told[SILVER_VERSION] << 8 | STATE_RULE
     assert any("add" in action or "remove" in action for action in actions)
