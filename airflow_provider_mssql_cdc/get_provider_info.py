@@ -100,6 +100,23 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
+        "config": {
+            "mssql_cdc": {
+                "description": "SQL Server CDC to Delta Lake.",
+                "options": {
+                    "facts": {
+                        "description": (
+                            'Facts tables that the page "SQL Server CDC" shows: a path, or a JSON list of '
+                            'paths and of {"path", "delta_conn_id"}, the connection of the object store.'
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": '["/lake/facts", {"path": "s3://lake/facts", "delta_conn_id": "lake"}]',
+                        "default": "",
+                    }
+                },
+            }
+        },
         "cli": [f"{_PACKAGE}.cli.get_commands"],
         "operators": [
             _modules(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -84,17 +84,32 @@ class StoredFacts:
             found |= {row["target"]: row["duration_ms"] / 1000 for row in rows if row["duration_ms"]}
         return found
 
-    def recent(self, *, limit: int, event: str | None = None, source: str | None = None) -> list[FactsRow]:
+    @property
+    def version(self) -> int:
+        """Delta version that is read."""
+        return self._table.version()
+
+    def recent(
+        self,
+        *,
+        limit: int,
+        event: str | None = None,
+        source: str | None = None,
+        targets: Sequence[str] = (),
+    ) -> list[FactsRow]:
         """The newest rows, newest first.
 
         :param event: rows of this event alone.
         :param source: rows whose source table's name contains this string, ignoring case.
+        :param targets: rows of these Delta tables alone.
         """
         conditions = []
         if event is not None:
             conditions.append(f"event = {_literal(event)}")
         if source is not None:
             conditions.append(f"strpos(lower(source), lower({_literal(source)})) > 0")
+        if targets:
+            conditions.append(f"target IN ({', '.join(map(_literal, targets))})")
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         found = query(self._table, f"SELECT * FROM stored {where}ORDER BY written_at DESC LIMIT {int(limit)}")
         return [_facts_row(row) for row in found]

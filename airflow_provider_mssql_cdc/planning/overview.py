@@ -37,6 +37,7 @@ class TableOverview:
     :param silver_rows: rows of silver after its newest merge that changed any.
     :param consistent: whether that merge left silver equal to a state of the source.
     :param dag_id: DAG that wrote the newest row.
+    :param tasks: DAG and task of the newest row of each event.
     """
 
     source: str
@@ -58,6 +59,12 @@ class TableOverview:
     lost_from: datetime | None = None
     lost_to: datetime | None = None
     dag_id: str | None = None
+    tasks: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def dag_ids(self) -> frozenset[str]:
+        """DAGs whose tasks wrote the newest rows."""
+        return frozenset(dag_id for dag_id, _ in self.tasks)
 
     def lag_seconds(self, at: datetime) -> float | None:
         """Seconds from the position's commit time to ``at``; grows on a quiet table as on a stopped one."""
@@ -70,7 +77,7 @@ class TableOverview:
 
     def to_json(self, at: datetime) -> dict[str, Any]:
         """JSON types; times in ISO 8601 with their zone."""
-        values = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        values = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "tasks"}
         lag = self.lag_seconds(at)
         return {**values, "lag_seconds": None if lag is None else round(lag, 3)}
 
@@ -131,6 +138,7 @@ def _overview(
         lost_from=lost.lost_from_ts if lost else None,
         lost_to=lost.lost_to_ts if lost else None,
         dag_id=last.dag_id,
+        tasks=tuple(sorted({*_tasks(rows.values()), *_tasks(merges.get(last.source or "", ()))})),
     )
 
 
@@ -150,6 +158,10 @@ def _open_snapshot(rows: Mapping[str, FactsRow], complete: FactsRow | None) -> L
     newest = max((lsn for lsn in begun if lsn is not None), default=None)
     done = None if complete is None else complete.snapshot
     return newest if newest is not None and (done is None or newest > done) else None
+
+
+def _tasks(rows: Iterable[FactsRow]) -> Iterable[tuple[str, str]]:
+    return ((row.dag_id, row.task_id) for row in rows if row.dag_id and row.task_id)
 
 
 def _parts(plan: FactsRow) -> int | None:

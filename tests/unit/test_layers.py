@@ -43,6 +43,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "__init__": {"table", "database", "task_groups", "pipeline", "operators"},
     "get_provider_info": {"__init__"},
     "setup_sql": {"tsql"},
+    "ui": {*VALUES, "planning", "lake", "hooks"},
     "cli": {*VALUES, "planning", "source", "lake", "hooks", "jobs", "setup_sql"},
 }
 
@@ -58,6 +59,7 @@ FOREIGN: dict[str, set[str]] = {
     "task_groups": {"airflow"},
     "pipeline": {"airflow"},
     "cli": {"airflow"},
+    "ui": {"airflow", "fastapi", "sqlalchemy"},
     "embedded": {"numpy", "cryptography", "pytest"},
 }
 

@@ -1,0 +1,1 @@
+"""A page in Airflow's UI: every table of the configured facts tables, worst first."""
