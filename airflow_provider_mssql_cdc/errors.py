@@ -12,9 +12,9 @@
     │   ├── ReplicaBehind           the session's own now() is below the stamp it would write
     │   ├── NotReadyYet             capture has not reached what is needed
     │   ├── CountsDiffer            a range has other rows than the server counts in it
-    │   ├── CommitConflict          Delta commits kept losing
-    │   └── StorageFailed           a folder or an object store did not do what was asked
-    └── PermanentError              fails at once; somebody has to act
+    │   ├── CommitConflict          a Delta commit lost to concurrent ones too often
+    │   └── StorageFailed           an operation of a folder or an object store failed
+    └── PermanentError              no retry can succeed; the cause must be removed
         ├── ConfigurationError      an argument, a connection or a bound that cannot be used
         ├── PreflightFailed         several problems found before the first read
         ├── LoginFailed             wrong user, password or database
@@ -23,10 +23,10 @@
         ├── StatementFailed         the server refused a statement for a reason not named here
         ├── UnsupportedKey          a key that cannot be cut or matched
         ├── ValueDoesNotFit         a value that its planned column cannot hold
-        ├── IsolationRefused        SNAPSHOT asked for and not allowed (3952)
+        ├── IsolationRefused        SNAPSHOT configured and not allowed (3952)
         ├── RetentionGap            changes that are needed have been purged
         ├── SchemaDrift             bronze, a staged file and the plan disagree on columns
-        ├── Superseded              another snapshot has taken this one's place
+        ├── Superseded              a newer snapshot has replaced this one
         ├── ForeignTable            a Delta table that belongs to another source
         ├── StateDamaged            bronze's transactions contradict its rows or its log
         └── IncompletePlan          ranges or staged files are missing
@@ -42,13 +42,13 @@ from typing import ClassVar
 
 
 class MssqlCdcError(Exception):
-    """Root of the tree; ``retryable`` tells whether another attempt can succeed."""
+    """Root of the tree; ``retryable`` says whether another attempt can succeed."""
 
     retryable: ClassVar[bool] = False
 
 
 class RetryableError(MssqlCdcError):
-    """Another attempt may succeed without anybody doing anything."""
+    """Another attempt may succeed without any action."""
 
     retryable = True
 
@@ -66,15 +66,15 @@ class ConnectionBroken(RetryableError):
 
 
 class ServerUnreachable(ConnectionBroken):
-    """Nothing was connected: the host is unknown, refuses, is not routed to or does not answer."""
+    """No connection was made: the host is unknown, refuses, has no route or does not answer."""
 
 
 class ServerBusy(RetryableError):
-    """The server asked to come back later."""
+    """The server refused for now: it is throttled, paused or moving, or an update conflicted."""
 
 
 class ReplicaBehind(RetryableError):
-    """The server that answers is behind the LSN that the rows would be stamped with."""
+    """The server is behind the LSN that rows would be stamped with."""
 
 
 class NotReadyYet(RetryableError):
@@ -82,19 +82,19 @@ class NotReadyYet(RetryableError):
 
 
 class CountsDiffer(RetryableError):
-    """A range has other rows than the server counts in it; reading it again tells why."""
+    """A range has another number of rows than the server counts in it."""
 
 
 class CommitConflict(RetryableError):
-    """A Delta commit lost to others too often."""
+    """A Delta commit lost to concurrent commits too often."""
 
 
 class StorageFailed(RetryableError):
-    """The file system or object store of a Delta table did not do what was asked."""
+    """An operation of a Delta table's file system or object store failed."""
 
 
 class PermanentError(MssqlCdcError):
-    """Another attempt fails alike; the message says what to change."""
+    """Another attempt fails the same way; the message says what to change."""
 
 
 class ConfigurationError(PermanentError):
@@ -102,7 +102,7 @@ class ConfigurationError(PermanentError):
 
 
 class PreflightFailed(PermanentError):
-    """Everything that is wrong, found before the first read.
+    """Preflight found problems before the first read.
 
     ``problems`` holds one sentence each, with its remedy.
     """
@@ -136,7 +136,7 @@ class UnsupportedKey(PermanentError):
 class ValueDoesNotFit(PermanentError):
     """A value that the planned column type cannot hold.
 
-    ``column`` names the source's column where the error itself told it.
+    ``column`` is the source's column, when the error names it.
     """
 
     def __init__(self, message: str, *, column: str | None = None) -> None:
@@ -145,7 +145,7 @@ class ValueDoesNotFit(PermanentError):
 
 
 class IsolationRefused(PermanentError):
-    """SNAPSHOT isolation was asked for and the database does not allow it (3952)."""
+    """SNAPSHOT isolation is configured and the database does not allow it (3952)."""
 
 
 class RetentionGap(PermanentError):
@@ -157,7 +157,7 @@ class SchemaDrift(PermanentError):
 
 
 class Superseded(PermanentError):
-    """Another snapshot has taken the place of this one."""
+    """A newer snapshot has replaced this one."""
 
 
 class ForeignTable(PermanentError):

@@ -1,4 +1,4 @@
-"""What Airflow is told about this provider; read in every Airflow process, so it imports nothing."""
+"""Describe this provider to Airflow; every Airflow process reads it, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ _PACKAGE = "airflow_provider_mssql_cdc"
 
 
 def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
-    """A field that may stay empty; without a default, so that nothing is stored that nobody chose."""
+    """Describe an optional form field; without a default, an untouched field stores nothing."""
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
 _FORM = {
     "driver": _field(
         "Driver",
-        "Empty takes mssql-python where it is installed, else pymssql.",
+        "If empty, mssql-python when it is installed, else pymssql.",
         "string",
         enum=["mssql-python", "pymssql"],
     ),
     "encryption": _field(
         "Encryption",
-        "Empty means request: encrypted when the server insists. require encrypts everything and checks the "
-        "certificate. strict is TDS 8, by mssql-python alone.",
+        "If empty, request: encrypted when the server requires it. require encrypts everything and checks "
+        "the certificate. strict is TDS 8, only with mssql-python.",
         "string",
         enum=["request", "require", "strict", "off"],
     ),
     "trust_server_certificate": _field(
         "Trust any server certificate",
-        "Take a self-signed certificate too: encrypted, and open to whoever can stand in between.",
+        "Accept any certificate, also a self-signed one: encrypted, but open to a man in the middle.",
         "boolean",
         default=False,
     ),
     "certificate_authorities": _field(
         "CA file",
-        "Path of a PEM file on each worker with the authorities to trust, for instance /etc/ssl/erp-ca.pem.",
+        "Path of a PEM file on each worker with the trusted authorities, for instance /etc/ssl/erp-ca.pem.",
         "string",
     ),
     "certificate_host": _field(
         "Host name in certificate",
-        "A name that the certificate may have as well as the host's; by mssql-python alone.",
+        "Another name that the certificate may have; only with mssql-python.",
         "string",
     ),
     "application_intent": _field(
@@ -53,13 +53,13 @@ _FORM = {
     ),
     "multi_subnet_failover": _field(
         "Multi-subnet failover",
-        "For a listener with addresses in several subnets; by mssql-python alone.",
+        "For a listener with addresses in several subnets; only with mssql-python.",
         "boolean",
         default=False,
     ),
     "isolation": _field(
         "Isolation",
-        "Of every read whose table names none. Empty means READ COMMITTED; snapshot needs "
+        "Isolation of reads whose table sets none. If empty, READ COMMITTED; snapshot needs "
         "ALLOW_SNAPSHOT_ISOLATION in the database.",
         "string",
         enum=["read committed", "snapshot"],
@@ -69,13 +69,13 @@ _FORM = {
     ),
     "query_timeout_seconds": _field(
         "Query timeout (s)",
-        "Longest silence of the server within a statement; 3600 when empty, 0 waits for ever.",
+        "Longest time without data within a statement; 3600 when empty, 0 waits without limit.",
         "integer",
         minimum=0,
     ),
     "lock_timeout_seconds": _field(
         "Lock timeout (s)",
-        "Longest wait for a lock (error 1222); 300 when empty, 0 waits for ever.",
+        "Longest wait for a lock (error 1222); 300 when empty, 0 waits without limit.",
         "integer",
         minimum=0,
     ),
@@ -83,11 +83,9 @@ _FORM = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The entry point ``apache_airflow_provider``; its shape is Airflow's ``provider_info.schema.json``.
-
-    The form of the connection type is data here, not methods of the hook, which are deprecated for it since
-    Airflow 3.2; ``provider.yaml.schema.json`` of Airflow describes ``conn-fields``.
-    """
+    """Return the provider info of entry point ``apache_airflow_provider`` (``provider_info.schema.json``)."""
+    # The form is data here ("conn-fields" in Airflow's provider.yaml.schema.json): hook methods for it are
+    # deprecated since Airflow 3.2.
     return {
         "package-name": "airflow-provider-mssql-cdc",
         "name": "SQL Server CDC to Delta Lake",

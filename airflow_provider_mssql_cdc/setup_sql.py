@@ -1,7 +1,7 @@
-"""``python -m airflow_provider_mssql_cdc.setup_sql``: prints the T-SQL that prepares tables for a load.
+"""``python -m airflow_provider_mssql_cdc.setup_sql``: print the T-SQL that prepares tables for a load.
 
-It enables change data capture, makes a login and grants it the least rights that a load needs. Nothing is
-connected to: read what is printed, put a password in, and let a db_owner run it (``sqlcmd``, SSMS).
+The script enables change data capture, creates a login and grants it the least rights that a load needs.
+The command does not connect: read the script, insert a password, and run it as db_owner (``sqlcmd``, SSMS).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _TABLE = re.compile(rf"(?:(?:{_PART.pattern})\.)?(?:{_PART.pattern})")
 
 
 def table_of(text: str) -> tuple[str, str]:
-    """``orders``, ``dbo.orders`` or ``[my schema].[a.b]`` as (schema, name).
+    """Parse ``orders``, ``dbo.orders`` or ``[my schema].[a.b]`` to (schema, name).
 
-    :raises ValueError: anything else.
+    :raises ValueError: the text has another form.
     """
     if not _TABLE.fullmatch(text):
         raise ValueError(f"a table must be <schema>.<name>, in brackets where needed, got {text!r}")
@@ -46,11 +46,11 @@ ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
 )
-"""Names and argparse's options, here and for ``airflow mssql-cdc setup-sql``."""
+"""Arguments and their argparse options, for this command and ``airflow mssql-cdc setup-sql``."""
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_mssql_cdc.setup_sql",
         description="Print the T-SQL that enables CDC on tables, makes a login and grants the least rights.",

@@ -1,4 +1,4 @@
-"""The one value that says which table is loaded, from where and to where."""
+"""``MssqlCdcTable``: a source table, its connection, and the Delta tables it is loaded into."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ Isolation = Literal["snapshot"]
 _TEMPLATED = ("mssql_conn_id", "capture_instance", "bronze", "facts")
 _JINJA = re.compile(r"{{|{%")
 FACTS_URL_NAMES = frozenset({"facts", "target", "dag_id", "run_id", "task_id", "map_index"})
-"""What a ``facts_url`` may hold between single braces."""
+"""Names that a ``facts_url`` may hold between single braces."""
 
 
 @dataclass(frozen=True, slots=True)
 class MssqlCdcTable:
-    """A SQL Server table tracked by CDC, and the Delta tables it is loaded into.
+    """Describe a SQL Server table tracked by CDC and the Delta tables it is loaded into.
 
-    The value is frozen; its text fields are templated, per run, into a new value.
+    The value is frozen; its string fields are templated per run, into a new value.
 
     :param mssql_conn_id: an Airflow connection of type ``mssql_cdc``. (templated)
     :param capture_instance: CDC capture instance, for instance ``dbo_orders``. (templated)
     :param bronze: path or URI of the Delta table that receives rows and changes. (templated)
     :param facts: path or URI of the Delta table that receives one row per event. (templated)
-    :param source: ``("schema", "table")``, only when the instance cannot tell. (templated)
-    :param storage_options: for the object store, as delta-rs takes them. (templated, never shown)
+    :param source: ``("schema", "table")``, needed only when the login cannot see the capture instance.
+        (templated)
+    :param storage_options: options of the object store, with delta-rs' names. (templated, never shown)
     :param split_by: columns that key ranges are cut on; default the key. (templated)
     :param key: columns that identify a row; default the capture instance's unique index. (templated)
     :param casts: ``{column: SQL type}`` for types that are refused otherwise. (templated)
-    :param allow: what is refused unless it is named here: masked or encrypted columns, read as this login
-        sees them, ``"row_level_security"`` for a table that a policy may filter, and for silver keys
-        ``"key_without_unique_index"`` and ``"key_of_indistinct_rows"`` (docs/guarantees.md). (templated)
+    :param allow: names of things that are refused by default: masked or encrypted columns, loaded in the
+        form this login reads, ``"row_level_security"`` for a table that a policy may filter, and for silver
+        keys ``"key_without_unique_index"`` and ``"key_of_indistinct_rows"`` (docs/guarantees.md).
+        (templated)
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT. (templated)
-    :param delta_conn_id: an Airflow connection (aws, wasb, adls, google_cloud_platform) that says how to
-        reach the object store; asked in the task, under ``storage_options``. (templated)
-    :param facts_url: where people look at the facts, for the link "Facts" of every task: an http or https
-        URL in which ``{facts}``, ``{target}``, ``{dag_id}``, ``{run_id}``, ``{task_id}`` and
-        ``{map_index}`` are filled in, percent-encoded. Without one the link leads to what the task
-        returned. (templated)
+    :param delta_conn_id: id of an Airflow connection (aws, wasb, adls, google_cloud_platform) to the object
+        store; read in the task, overridden by ``storage_options``. (templated)
+    :param facts_url: http or https URL of a dashboard of the facts, for the link "Facts" of every task;
+        ``{facts}``, ``{target}``, ``{dag_id}``, ``{run_id}``, ``{task_id}`` and ``{map_index}`` are filled
+        in, percent-encoded. Without one the link shows the task's XComs. (templated)
     """
 
     mssql_conn_id: str
@@ -82,7 +83,7 @@ class MssqlCdcTable:
         return _OPTIONAL_CHECKS[name](value)
 
     def known_uris(self, **others: Any) -> dict[str, str]:
-        """Where its Delta tables are, and others beside them, as far as no template is left to say it."""
+        """Return the URIs of its Delta tables and of ``others``, without those that are still templates."""
         given = {"bronze": self.bronze, "facts": self.facts, **others}
         return {
             name: place
@@ -91,12 +92,12 @@ class MssqlCdcTable:
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Mapping proxies do not pickle or copy; the value is rebuilt from plain ones."""
+        """Rebuild the value from plain dicts: mapping proxies cannot be pickled or copied."""
         values = [getattr(self, described.name) for described in fields(self)]
         return (type(self), tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values))
 
     def rendered(self, render: Callable[[Any], Any]) -> MssqlCdcTable:
-        """A new value with every field put through ``render`` (Airflow's templating)."""
+        """Return a new value with ``render`` (Airflow's templating) applied to every field."""
         changed: dict[str, Any] = {}
         for described in fields(self):
             value = getattr(self, described.name)
@@ -106,7 +107,7 @@ class MssqlCdcTable:
 
     @property
     def label(self) -> str:
-        """What logs and messages call this table."""
+        """The table's name in logs and messages."""
         return f"{self.capture_instance} (connection {self.mssql_conn_id})"
 
 

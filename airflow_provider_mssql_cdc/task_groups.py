@@ -1,4 +1,4 @@
-"""The whole bootstrap of one table as one task group: plan, read (mapped), complete."""
+"""``mssql_cdc_bootstrap``: load one table by a task group of plan, read (mapped) and complete."""
 
 from __future__ import annotations
 
@@ -45,41 +45,43 @@ def mssql_cdc_bootstrap(
 ) -> TaskGroup:
     """Load one table once: a task group of ``plan``, ``read`` (``chunk`` in chunked mode) and ``complete``.
 
-    The snapshot's LSN is in the return value of ``<group_id>.complete``. Tasks are retried three times
-    unless ``default_args``, here or on the DAG, or an argument say otherwise.
+    ``<group_id>.complete`` returns the snapshot's LSN. Tasks have three retries unless ``default_args``,
+    here or on the DAG, or an argument set another number.
 
     :param group_id: id of the task group.
-    :param table: what is loaded, from where and to where. (templated)
+    :param table: the source table and its Delta tables. (templated)
     :param mode: ``"whole"`` for a table that is read within CDC's retention; ``"chunked"`` for a larger one,
-        in as many runs as it takes, with ``MssqlCdcChangesOperator`` running next to it.
-    :param max_ranges: at most this many mapped tasks; ``whole``.
-    :param rows_per_range: rows that one mapped task should read, when the table allows it; ``whole``.
-    :param chunk_rows: rows of a chunk; ``chunked``, as are the following. See ``MssqlCdcPlanOperator``.
-    :param max_waves: waves that one run maps at most.
+        loaded in several runs while ``MssqlCdcChangesOperator`` runs in another DAG.
+    :param max_ranges: limit of mapped tasks; ``whole``.
+    :param rows_per_range: target rows per mapped task; ``whole``.
+    :param chunk_rows: target rows per chunk; ``chunked``, as are the following. See
+        ``MssqlCdcPlanOperator``.
+    :param max_waves: limit of waves that one run maps.
     :param chunks_per_wave: chunks that one mapped task reads and commits.
-    :param max_seconds: after which a run begins no further wave and ends well.
-    :param min_headroom_hours: below which a run begins no further wave and ends well.
+    :param max_seconds: seconds after which a run begins no further wave and succeeds early.
+    :param min_headroom_hours: retention headroom below which a run begins no further wave and succeeds
+        early.
     :param resnapshot: take a new snapshot although bronze holds one. (templated)
-    :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
-    :param verify_counts: count each range on the server after it was read, and fail on a difference that no
+    :param wait_seconds: seconds that a resnapshot waits for capture to pass the stored snapshot's LSN.
+    :param verify_counts: count each range on the server after the read, and fail on a difference that no
         change explains; ``whole``.
     :param show_bounds: show key bounds in the labels of the mapped tasks; ``whole``.
-    :param pool: of all three tasks; a pool per source server limits the load on it.
-        By default it is what ``default_args`` say.
-    :param outlets: assets, of ``complete`` alone.
-    :param asset_events: announce the completion on bronze's asset; see ``MssqlCdcCompleteOperator``.
-    :param default_args: of the task group.
-    :param task_arguments: any other argument of an Airflow operator, for all three tasks; those that
-        only a mapped task knows, ``max_active_tis_per_dagrun`` for one, do no harm on the others.
+    :param pool: pool of all three tasks, by default that of ``default_args``; a pool per source server
+        limits the load on it.
+    :param outlets: assets of ``complete``.
+    :param asset_events: emit an event on bronze's asset; see ``MssqlCdcCompleteOperator``.
+    :param default_args: default arguments of the task group.
+    :param task_arguments: other arguments of an Airflow operator, for all three tasks; an argument that
+        only affects mapped tasks, like ``max_active_tis_per_dagrun``, is ignored by the others.
     """
     given = {name: value for name, value in locals().items() if name != "task_arguments"}
     _refuse_wrong_arguments(group_id, given)
     group = TaskGroup(group_id)
-    # A task group's default_args go over the DAG's; what the DAG says must stay above our defaults.
+    # A task group's default_args override the DAG's, and the DAG's must override our defaults.
     group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
-    if pool is not None:  # given: it goes over default_args, which a default of ours must not
+    if pool is not None:  # an argument overrides default_args, which our default must not do
         task_arguments["pool"] = pool
-    # The label of the mapped tasks alone: it cannot be rendered on the others, and would fail them.
+    # Only mapped tasks can render the label; on the others it would fail the task.
     unmapped = {name: value for name, value in task_arguments.items() if name != "map_index_template"}
     given_outlets = {} if outlets is None else {"outlets": outlets}
     with group:
@@ -122,10 +124,11 @@ def mssql_cdc_bootstrap(
 
 
 def _refuse_wrong_arguments(group_id: str, given: dict[str, Any]) -> None:
-    """Those of the mapped task too, which Airflow makes when it runs: all of them when the DAG is parsed.
+    """Check all arguments when the DAG is parsed, also those of the mapped task.
 
-    :raises ConfigurationError: names each.
+    :raises ConfigurationError: names each wrong argument.
     """
+    # Airflow creates the operator of a mapped task when it runs, so its own checks come too late.
     checks = {**MssqlCdcPlanOperator.field_checks, **MssqlCdcSnapshotOperator.field_checks}
     checks.update(MssqlCdcCompleteOperator.field_checks)
     problems = wrong_arguments(checks, given)

@@ -1,10 +1,6 @@
-"""From an Airflow connection to the storage options that delta-rs takes; asked for inside a task only.
+"""Map an Airflow connection to delta-rs' storage options; read in the task only.
 
-What a connection means is its own provider's business: where that provider is installed its hook is
-asked, so that assumed roles and workload identities work. Without it the connection's plain fields are
-read, and what they cannot express is refused.
-
-Option names: ``object_store``'s configuration keys (docs.rs/object_store, ``AmazonS3ConfigKey``,
+Option names are ``object_store``'s configuration keys (docs.rs/object_store, ``AmazonS3ConfigKey``,
 ``AzureConfigKey``, ``GoogleConfigKey``).
 """
 
@@ -25,9 +21,9 @@ Options = dict[str, str]
 
 
 def with_storage_of_connection(table: MssqlCdcTable) -> MssqlCdcTable:
-    """The table with the options of its ``delta_conn_id`` under its own ones; the same without one.
+    """Return the table with the options of its ``delta_conn_id``; its own ``storage_options`` win.
 
-    :raises ConfigurationError: a connection type that no Delta table lives on, or one that says too little.
+    :raises ConfigurationError: the connection's type is not an object store, or credentials are missing.
     """
     if table.delta_conn_id is None:
         return table
@@ -36,7 +32,10 @@ def with_storage_of_connection(table: MssqlCdcTable) -> MssqlCdcTable:
 
 
 def storage_options(conn_id: str) -> Options:
-    """delta-rs' storage options of an Airflow connection of type aws, wasb, adls or google_cloud_platform."""
+    """Return the storage options of a connection of type aws, wasb, adls or google_cloud_platform.
+
+    :raises ConfigurationError: another type, or an aws role or profile without the Amazon provider.
+    """
     from airflow.sdk import BaseHook
 
     connection = BaseHook.get_connection(conn_id)
@@ -55,8 +54,8 @@ def _aws(connection: Connection) -> Options:
     if found is None:
         if extra.get("role_arn") or extra.get("profile_name"):
             raise ConfigurationError(
-                f"delta_conn_id {connection.conn_id}: a role or a profile is resolved by the Amazon "
-                "provider; pip install apache-airflow-providers-amazon"
+                f"delta_conn_id {connection.conn_id}: the Amazon provider must be installed to use a role or "
+                "a profile: pip install apache-airflow-providers-amazon"
             )
         found = {
             "AWS_ACCESS_KEY_ID": connection.login or "",
@@ -70,13 +69,15 @@ def _aws(connection: Connection) -> Options:
 
 
 def _endpoint(host: str | None, extra: dict[str, Any]) -> str:
-    """The S3 endpoint: of the service, else of all services, else the connection's host."""
+    """Return the S3 endpoint: of the service, else of all services, else the connection's host."""
     service = (extra.get("service_config") or {}).get("s3") or {}
     return str(service.get("endpoint_url") or extra.get("endpoint_url") or host or "")
 
 
 def _aws_by_hook(conn_id: str) -> Options | None:
-    """Credentials as the Amazon provider resolves them; None when it is not installed."""
+    """Return credentials from the Amazon provider's hook; None when it is not installed."""
+    # The hook resolves assumed roles, profiles and instance identities; the connection's fields hold only
+    # static keys (Airflow docs, "Amazon Web Services Connection").
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     except ImportError:
@@ -92,7 +93,7 @@ def _aws_by_hook(conn_id: str) -> Options | None:
 
 
 def _wasb(connection: Connection) -> Options:
-    """Azure Blob Storage: account and key, a SAS token, or a service principal."""
+    """Map an Azure Blob Storage connection: account and key, a SAS token, or a service principal."""
     extra = connection.extra_dejson
     if token := extra.get("sas_token"):
         return {"AZURE_STORAGE_ACCOUNT_NAME": _account(connection), "AZURE_STORAGE_SAS_TOKEN": str(token)}
@@ -105,7 +106,7 @@ def _wasb(connection: Connection) -> Options:
 
 
 def _adls(connection: Connection) -> Options:
-    """Azure Data Lake Storage Gen2: a service principal, or account and key."""
+    """Map an Azure Data Lake Storage Gen2 connection: a service principal, or account and key."""
     if connection.extra_dejson.get("tenant_id"):
         return _principal(connection, account=_account_of_host(connection.host))
     return _wasb(connection)
@@ -125,13 +126,13 @@ def _account(connection: Connection) -> str:
 
 
 def _account_of_host(host: str | None) -> str:
-    """``myaccount`` from ``myaccount``, or from the URL of its service."""
+    """Return ``myaccount`` from ``myaccount`` or from the URL of its service."""
     name = (host or "").removeprefix("https://").removeprefix("http://").split("/")[0]
     return name.split(".")[0]
 
 
 def _google(connection: Connection) -> Options:
-    """A service account's key, inline or as a file; neither means the machine's own credentials."""
+    """Map a Google connection: a service account key, inline or as a file; else the default credentials."""
     extra = connection.extra_dejson
     inline, path = extra.get("keyfile_dict"), extra.get("key_path")
     if inline:

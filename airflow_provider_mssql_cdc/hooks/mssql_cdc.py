@@ -1,8 +1,9 @@
-"""``MssqlCdcHook``: Airflow's ``MsSqlHook`` on a connection of type ``mssql_cdc``, and sessions for CDC.
+"""``MssqlCdcHook``: Airflow's ``MsSqlHook`` for connections of type ``mssql_cdc``, with sessions for CDC.
 
-Importing this module imports the provider's hook and with it pymssql, so operators import it in
-``execute``, never where a DAG is parsed. The form of the connection type is in ``get_provider_info``.
+The form of the connection type is in ``get_provider_info``.
 """
+# Importing this module imports pymssql through MsSqlHook: operators import it in execute, so that parsing
+# a DAG stays cheap (Airflow docs, "Best Practices", top level Python code).
 
 from __future__ import annotations
 
@@ -38,12 +39,11 @@ _warned: set[str] = set()
 class MssqlCdcHook(MsSqlHook):
     """Read SQL Server tables and their changes through an Airflow connection of type ``mssql_cdc``.
 
-    Everything that ``MsSqlHook`` does works here, for ``SQLExecuteQueryOperator`` as well, by pymssql;
-    statements are not logged, because their parameters are key values. A connection of type ``mssql``
-    is taken too.
+    It supports everything that ``MsSqlHook`` does, with pymssql, also in ``SQLExecuteQueryOperator``. A
+    connection of type ``mssql`` is accepted too.
 
-    :param mssql_conn_id: the Airflow connection.
-    :param schema: database to use in place of the connection's.
+    :param mssql_conn_id: id of the Airflow connection.
+    :param schema: database to use instead of the connection's.
     """
 
     conn_type = CONNECTION_TYPE
@@ -54,16 +54,16 @@ class MssqlCdcHook(MsSqlHook):
         self._given: Connection | None = kwargs.pop("connection", None)
         if self._given is not None:
             kwargs["connection"] = _for_pymssql(self._given)
-        kwargs.setdefault("log_sql", False)
+        kwargs.setdefault("log_sql", False)  # parameters are key values, which must not be logged
         super().__init__(mssql_conn_id, **kwargs)
         self.mssql_conn_id = mssql_conn_id
         self._settings: ConnectionSettings | None = None
 
     @property
     def settings(self) -> ConnectionSettings:
-        """What the connection says, checked; its repr holds no password.
+        """The connection's settings, checked; the repr holds no password.
 
-        :raises ConfigurationError: names what is missing, unknown or belongs to another driver.
+        :raises ConfigurationError: a field is missing, unknown or of another driver.
         """
         if self._settings is None:
             original = self._given or super().get_connection(self.mssql_conn_id)
@@ -72,15 +72,15 @@ class MssqlCdcHook(MsSqlHook):
         return self._settings
 
     def session(self, *, isolation: str | None = None) -> SourceSession:
-        """A session over a connection of its own; use it in ``with``.
+        """Open a session over a new connection; use it in ``with``.
 
-        :param isolation: ``"snapshot"`` for SNAPSHOT; None for what the connection says, by default
+        :param isolation: ``"snapshot"`` for SNAPSHOT; None for the connection's isolation, by default
             READ COMMITTED.
         """
         return SourceSession(self.settings, isolation=isolation or self.settings.isolation)
 
     def get_conn(self) -> Any:
-        """A ``pymssql`` connection; with type ``mssql_cdc`` encryption and trust are as for a read."""
+        """Open a ``pymssql`` connection; type ``mssql_cdc`` uses the same encryption and trust as reads."""
         if self.connection.conn_type != CONNECTION_TYPE:
             return super().get_conn()
         extras = self.connection.extra_dejson
@@ -88,10 +88,8 @@ class MssqlCdcHook(MsSqlHook):
         return plain_connection(self.settings, cursors)
 
     def test_connection(self) -> tuple[bool, str]:  # type: ignore[override] # DbApiHook's has no annotation
-        """What "Test" in Airflow's UI shows: the server, the database, CDC, and what this login may read.
-
-        The test runs in the API server, by the driver that a task would use if it were installed there.
-        """
+        """Report the server, the database, CDC, and the login's rights, for "Test" in Airflow's UI."""
+        # The test runs in the API server, with the driver that is installed there.
         try:
             with self.session() as session:
                 return True, connection_report(session)
@@ -100,15 +98,16 @@ class MssqlCdcHook(MsSqlHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Connection:
-        """The connection as ``MsSqlHook`` can use it: pymssql's extras alone, port 1433 when missing."""
+        """Return the connection as ``MsSqlHook`` uses it: only pymssql's extras, port 1433 by default."""
         return _for_pymssql(super().get_connection(conn_id))
 
 
 def _for_pymssql(connection: Connection) -> Connection:
-    """Nothing is left in it that ``pymssql.connect`` would stumble over.
+    """Copy a connection with only the extras that ``pymssql.connect`` accepts.
 
-    :raises ConfigurationError: a connection of another type, or an extra that is not known.
+    :raises ConfigurationError: a connection of another type, or an unknown extra.
     """
+    # MsSqlHook passes every extra to pymssql.connect as a keyword argument.
     refuse_other_types(connection)
     extras = connection.extra_dejson
     read_extras(extras, conn_id=connection.conn_id)
@@ -119,15 +118,14 @@ def _for_pymssql(connection: Connection) -> Connection:
 
 
 def _warn_of_foreign_extras(connection: Connection) -> None:
-    """Once per connection and process: ours work here, and end ``MsSqlHook`` on the same connection."""
+    """Warn once per connection and process about extras that work here and break ``MsSqlHook``."""
     if connection.conn_type == CONNECTION_TYPE or connection.conn_id in _warned:
         return
     if foreign := foreign_to_mssql_hook(connection.extra_dejson):
         _warned.add(connection.conn_id)
         log.warning(
-            "connection %s is of type %s and its extra holds %s: MsSqlHook and the UI's test cannot open it "
-            "(connect() got an unexpected keyword argument %r). Make it type %s, where settings are fields "
-            "of the form",
+            "connection %s of type %s has extra %s: MsSqlHook and the UI's test cannot open it (connect() "
+            "got an unexpected keyword argument %r). Change its type to %s, which has form fields for these",
             connection.conn_id,
             connection.conn_type,
             ", ".join(foreign),

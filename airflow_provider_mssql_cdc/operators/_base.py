@@ -1,4 +1,4 @@
-"""What every operator of this package shares: argument checks, templating, errors, asset events."""
+"""Share what every operator needs: argument checks, templating, errors, asset events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _JINJA = re.compile(r"{{|{%")
 
 
 def at_least(least: int) -> Callable[[Any], str | None]:
-    """A whole number with a lower end."""
+    """Return a check for an integer >= ``least``."""
 
     def check(value: Any) -> str | None:
         good = isinstance(value, int) and not isinstance(value, bool) and value >= least
@@ -45,18 +45,18 @@ def at_least(least: int) -> Callable[[Any], str | None]:
 
 
 def or_none(check: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
-    """The same, and None, which leaves it out."""
+    """Return a check that also accepts None."""
     return lambda value: None if value is None else check(value)
 
 
 def not_negative(value: Any) -> str | None:
-    """A number, zero or more."""
+    """Check for a number >= 0."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
     return None if good else f"must be a number >= 0, got {value!r}"
 
 
 def one_of(*choices: str | None) -> Callable[[Any], str | None]:
-    """One of a few words, or a template of one; None where it is among them."""
+    """Return a check for one of ``choices``, or a template."""
 
     def check(value: Any) -> str | None:
         if value in choices or (isinstance(value, str) and _JINJA.search(value)):
@@ -67,7 +67,7 @@ def one_of(*choices: str | None) -> Callable[[Any], str | None]:
 
 
 def word_of(*choices: str) -> Callable[[Any], str | None]:
-    """One of a few words, known when the DAG is parsed."""
+    """Return a check for one of ``choices``; templates are refused."""
 
     def check(value: Any) -> str | None:
         return None if value in choices else f"must be one of {', '.join(map(repr, choices))}, got {value!r}"
@@ -76,14 +76,16 @@ def word_of(*choices: str) -> Callable[[Any], str | None]:
 
 
 def is_known_later(value: Any) -> bool:
-    """A template, or the output of another task, or holding one: rendered per run, and checked then."""
+    """Whether a value is or holds a template or another task's output, to be checked after rendering."""
     if isinstance(value, Mapping):
         return any(map(is_known_later, value.values()))
     return hasattr(value, "resolve") or (isinstance(value, str) and bool(_JINJA.search(value)))
 
 
 def as_lsn(value: Any) -> Any:
-    """An LSN that native rendering has made a number or bytes of, as text again; anything else as it is."""
+    """Turn an LSN that was rendered to an int or bytes back into a string; return other values unchanged."""
+    # render_template_as_native_obj=True evaluates "0x…" as a Python literal (Airflow docs, "Operators",
+    # rendering fields as native Python objects).
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 80:
         return Lsn(value).text
     if isinstance(value, bytes | bytearray) and len(value) == _LSN_BYTES and any(value):
@@ -92,7 +94,7 @@ def as_lsn(value: Any) -> Any:
 
 
 def lsn(value: Any) -> str | None:
-    """An LSN, or a template of one."""
+    """Check for an LSN or a template."""
     if is_known_later(value):
         return None
     try:
@@ -103,18 +105,18 @@ def lsn(value: Any) -> str | None:
 
 
 def flag(value: Any) -> str | None:
-    """True or False."""
+    """Check for True or False."""
     return None if isinstance(value, bool) else f"must be True or False, got {value!r}"
 
 
 def text(value: Any) -> str | None:
-    """A text that is not empty."""
+    """Check for a non-empty string."""
     good = isinstance(value, str) and bool(value.strip())
     return None if good else f"must be a non-empty string, got {value!r}"
 
 
 def flag_or_template(value: Any) -> str | None:
-    """True, False, or a template that renders to one of them."""
+    """Check for True, False, or a template that renders to one of them."""
     if isinstance(value, str) and _JINJA.search(value):
         return None
     try:
@@ -125,9 +127,9 @@ def flag_or_template(value: Any) -> str | None:
 
 
 def as_flag(value: Any, *, name: str) -> bool:
-    """Read a flag that may have gone through templating: the text 'False' is false.
+    """Read a flag that may have been rendered to a string: 'False' is false.
 
-    :raises ConfigurationError: anything that is neither.
+    :raises ConfigurationError: the value is neither true nor false.
     """
     if isinstance(value, bool):
         return value
@@ -139,27 +141,27 @@ def as_flag(value: Any, *, name: str) -> bool:
 
 
 def delta_asset(uri: str) -> Asset:
-    """The asset of a Delta table of this package: ``schedule=delta_asset("/lake/silver/orders")``.
+    """Return the asset of a Delta table of this package: ``schedule=delta_asset("/lake/silver/orders")``.
 
-    :param uri: path or URI of the table, as the operators are given it.
+    :param uri: path or URI of the table, spelled like the operators' argument.
     """
     return Asset(asset_uri(uri))
 
 
 def asset_uri(uri: str) -> str:
-    """The URI under which a Delta table is an asset; a path is a ``file://`` URI."""
+    """Return the asset URI of a Delta table; a path becomes a ``file://`` URI."""
     return f"file://{uri}" if uri.startswith("/") else uri
 
 
 def with_own_alias(arguments: dict[str, Any], *, table: Any, announced: bool) -> dict[str, Any]:
-    """Operator arguments whose outlets begin with an alias of ours, for events of the Delta table.
+    """Return operator arguments with an asset alias for the Delta table as the first outlet.
 
-    A static ``Asset`` outlet gets an event for every success, also when nothing was committed, and none for
-    a commit whose task failed afterwards; events of an alias are added by the task itself.
-
-    :param table: path or URI of the Delta table; the alias has its name, templates and all.
-    :param announced: the author of the DAG wants these events.
+    :param table: path or URI of the Delta table, also as a template; part of the alias' name.
+    :param announced: False returns the arguments unchanged.
     """
+    # Airflow emits an event of an Asset outlet for every success, also when nothing was committed, and none
+    # for a commit whose task failed afterwards. Events of an alias are added by the task (Airflow docs,
+    # "Asset definitions", AssetAlias).
     if not announced:
         return arguments
     given = arguments.get("outlets") or []
@@ -170,14 +172,13 @@ def with_own_alias(arguments: dict[str, Any], *, table: Any, announced: bool) ->
 def announce(
     context: Context, outlets: Iterable[Any], *, table: str, extra: dict[str, Any], changed: bool
 ) -> None:
-    """Put ``extra`` on the events of this task's outlets.
+    """Add ``extra`` to the events of this task's outlets.
 
-    Airflow emits one event per success for every :class:`~airflow.sdk.Asset` that the author of the DAG
-    gave. An :class:`~airflow.sdk.AssetAlias`, ours or another, gets an event on the Delta table's asset when
-    this run has committed something.
+    An :class:`~airflow.sdk.Asset` outlet of the DAG gets its event from Airflow. An
+    :class:`~airflow.sdk.AssetAlias` gets an event on the Delta table's asset when this run has committed.
 
     :param table: canonical path or URI of the Delta table.
-    :param changed: this run has committed to it, in this try or in an earlier one.
+    :param changed: this run has committed to the table, in this try or an earlier one.
     """
     for outlet in outlets:
         if isinstance(outlet, AssetAlias):
@@ -198,7 +199,7 @@ class CdcTask(BaseOperator):
     ui_color = "#dfe9f3"
 
     def __init__(self, **kwargs: Any) -> None:
-        # Airflow hands its default_args over as arguments; what is mapped over, or handed on, is an XCom.
+        # default_args may hold do_xcom_push=False, but downstream tasks map over these XComs.
         super().__init__(**{**kwargs, "do_xcom_push": True})
 
     @property
@@ -218,10 +219,8 @@ class CdcTask(BaseOperator):
             raise AirflowFailException(f"{type(exc).__name__}: {exc}") from None
 
     def _rendered(self, content: Any, context: Context, jinja_env: Any, seen_oids: set[int] | None) -> Any:
-        """A text without a template stays as it is.
-
-        ``render_template_as_native_obj=True`` would read it as a Python literal: "30" as a number.
-        """
+        """Render a value; a string without a template is returned unchanged."""
+        # render_template_as_native_obj=True would read such a string as a Python literal: "30" as a number.
         if isinstance(content, str) and not is_known_later(content):
             return content
         if type(content) in (list, tuple, set):
@@ -231,23 +230,23 @@ class CdcTask(BaseOperator):
         return super().render_template(content, context, jinja_env, seen_oids)
 
     def execute(self, context: Context) -> Any:
-        """Run the job; an error that no retry can mend fails the task at once."""
+        """Run the job; a permanent error fails the task without a retry."""
         try:
             self.prepare()
             return self.run_job(context)
         except (MssqlCdcError, OSError) as exc:
-            # Airflow logs what reaches it with all frames, and those of its causes: the remedy would stand
-            # above dozens of lines. So they are logged here, for those who look for them.
-            log.debug("where the task failed", exc_info=exc)
+            # Airflow logs an exception with all frames and those of its causes: the remedy would be above
+            # dozens of lines. So the frames are logged here, at DEBUG.
+            log.debug("traceback of the failed task", exc_info=exc)
             error = self._for_airflow(exc)
         raise error
 
     def _for_airflow(self, exc: MssqlCdcError | OSError) -> Exception:
-        """The error that is to be seen: without frames and causes, of a class that is retried or not."""
-        if isinstance(exc, OSError):  # delta-rs and Arrow raise it for all that a store says; drivers do not
+        """Return the error to raise: without frames and causes, of a class that Airflow retries or not."""
+        if isinstance(exc, OSError):  # delta-rs and Arrow raise it for every storage error; drivers do not
             exc = StorageFailed(
-                f"{self.subject}: a folder or an object store of its Delta tables failed: {_plain(exc)}. "
-                "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
+                f"{self.subject}: the storage of its Delta tables failed: {_plain(exc)}. Check the paths, "
+                "delta_conn_id or storage_options, and the store itself"
             )
         if not exc.retryable:
             return AirflowFailException(f"{type(exc).__name__}: {exc}")
@@ -261,11 +260,8 @@ class CdcTask(BaseOperator):
         raise NotImplementedError
 
     def show_label(self, context: Context, *, name: str, text: str) -> None:
-        """Label this mapped task in the UI with ``text``, which the user's template may use as ``name``.
-
-        Our template is put where Airflow looks after the run: ``partial`` hands None over where the user
-        gives no ``map_index_template``, and the context's is that of the mapped operator.
-        """
+        """Label this mapped task in the UI with ``text``; the user's template may use it as ``name``."""
+        # Airflow renders the context's map_index_template after the run; it is None when the user gave none.
         context[name] = text  # type: ignore[literal-required]
         if context.get("map_index_template") is None:
             context["map_index_template"] = "{{ " + name + " }}"
@@ -274,7 +270,7 @@ class CdcTask(BaseOperator):
 class MssqlCdcOperator(CdcTask):
     """Base of the operators of one table.
 
-    :param table: what is loaded, from where and to where. (templated)
+    :param table: the source table and its Delta tables. (templated)
     """
 
     template_fields: Sequence[str] = ("table",)
@@ -295,49 +291,49 @@ class MssqlCdcOperator(CdcTask):
         self.table = self._table_with_storage()
 
     def _refuse_wrong_arguments(self) -> None:
-        """Check every argument that is known when the DAG is parsed; report all of them at once."""
+        """Check every argument that is known when the DAG is parsed; report all problems together."""
         problems = wrong_arguments(self.field_checks, {"table": self.table, **vars(self)})
         problems += self._problems_together() if isinstance(self.table, MssqlCdcTable) else []
         if problems:
             raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
 
     def _problems_together(self) -> list[str]:
-        """What is wrong with arguments that are right one by one."""
+        """List problems of arguments that are valid on their own but not together."""
         return []
 
     def skip(self, reason: str) -> NoReturn:
-        """End as skipped, the reason in the task's log: Airflow shows an exception's own text elsewhere."""
+        """Skip the task and log the reason."""
+        # Airflow does not write the text of AirflowSkipException to the task's log.
         self.log.info("skipped: %s", reason)
         raise AirflowSkipException(reason)
 
     def _table_with_storage(self) -> MssqlCdcTable:
-        """Credentials of the object store are asked for here: after Airflow stored what it rendered."""
+        """Return the table with the credentials of its object store."""
+        # Read in execute, after Airflow has stored the rendered fields, which so never hold credentials.
         from airflow_provider_mssql_cdc.hooks.delta_storage import with_storage_of_connection
 
         return with_storage_of_connection(self.table)
 
     def on_kill(self) -> None:
-        """End the query on the server, and begin none; staged files go when ``complete`` cleans up.
-
-        Airflow calls this from a signal handler and lets the task go on: it fails where it next needs the
-        server, and a commit that has begun is finished.
-        """
+        """Cancel the query on the server and start no other; ``complete`` removes staged files later."""
+        # Airflow calls this from a signal handler and lets the task continue: it fails at its next query,
+        # and a commit that has begun is finished.
         self._stopped = True
         if self._session is not None:
             self._session.cancel()
 
     def connect(self) -> SourceSession:
-        """Open the one session of this attempt; pymssql and the hook are imported here, not at parse time."""
+        """Open the session of this attempt; imports pymssql and the hook, so not at parse time."""
         from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
 
         self._session = MssqlCdcHook(self.table.mssql_conn_id).session(isolation=self.table.isolation)
-        if self._stopped:  # looked at last: the signal may come at any line
-            raise ConnectionBroken(f"{self.table.label}: this task was told to stop, so it does not connect")
+        if self._stopped:  # checked last: the signal may come at any line
+            raise ConnectionBroken(f"{self.table.label}: not connected, because the task was killed")
         return self._session
 
 
 def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Mapping[str, Any]) -> list[str]:
-    """One sentence for the table and for each argument that its check refuses."""
+    """List one sentence for a wrong table and for each argument that its check refuses."""
     table = given["table"]
     wrong = (
         [] if isinstance(table, MssqlCdcTable) else [f"table must be an MssqlCdcTable, got {_kind(table)}"]
@@ -346,7 +342,7 @@ def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Ma
 
 
 def _plain(error: OSError) -> str:
-    """On one line: delta-rs draws a tree in colours."""
+    """Return an error on one line: delta-rs formats its errors as a coloured tree."""
     return " ".join(_DRAWING.sub(" ", str(error)).split())
 
 
@@ -355,7 +351,7 @@ def _kind(value: Any) -> str:
 
 
 def attempt_of(context: Context) -> Attempt:
-    """Who runs: works in every kind of run, with or without a logical date."""
+    """Return the identity of this task attempt; runs without a logical date have one too."""
     ti = context["ti"]
     return Attempt(
         dag_id=ti.dag_id,

@@ -1,4 +1,4 @@
-"""``changes``: what CDC has recorded since the position, appended to bronze; or one interval of it again."""
+"""``changes``: append the changes after bronze's position, or read one data interval again."""
 
 from __future__ import annotations
 
@@ -33,32 +33,33 @@ CAPTURE, DATA_INTERVAL_END = "capture", "data_interval_end"
 
 
 class MssqlCdcChangesOperator(MssqlCdcOperator):
-    """Append the changes after bronze's one position, window by window, and move it in the same commit.
+    """Append the changes after bronze's position, window by window, and move the position in each commit.
 
     Every run, scheduled, manual or backfilled, extends that one position. A run whose data interval has
-    been read already is a repair: it replaces exactly the change rows of its interval. Runs may so come in
-    any order, again, and side by side.
+    already been read is a repair: it replaces exactly the change rows of its interval. Runs may come in any
+    order, repeatedly and at the same time.
 
-    A run is skipped, with the reason, while there is no snapshot that changes could lead on from. It returns
+    A run is skipped, with the reason, while bronze holds no snapshot that changes can continue. It returns
     ``{"event", "after", "until", "until_ts", "rows", "deletes", "inserts", "updates", "windows", "version",
     "notes"}``.
 
-    :param table: what is read, from where and to where. (templated)
-    :param until: ``"capture"`` reads what capture has reached; ``"data_interval_end"`` reads up to the end of
-        the run's data interval and waits, deferred, until capture has passed it. In a run without an
-        interval both are the same. (templated)
-    :param start: ``"now"`` lets changes begin without a snapshot, at what capture has reached. (templated)
-    :param max_commits: commits of the database per window; each window is one Delta commit and keeps what
-        was read when a later one fails. None leaves the size to the package.
-    :param new_columns: ``"null"`` adds columns that bronze does not have, NULL in the rows so far; None stops
-        there with the ways to go on. (templated)
-    :param quiet_seconds: the position of a table without changes moves when this much time has passed.
-    :param wait_seconds: how long capture may take to pass the interval's end.
-    :param poll_seconds: between two looks at capture.
+    :param table: the source table and its Delta tables. (templated)
+    :param until: ``"capture"`` reads up to the LSN that capture has processed; ``"data_interval_end"`` reads
+        up to the end of the run's data interval and waits, deferred, until capture has passed it. In a run
+        without a data interval both are the same. (templated)
+    :param start: ``"now"`` starts changes without a snapshot, at the LSN that capture has processed.
+        (templated)
+    :param max_commits: commits of the database per window; each window is one Delta commit, which stays when
+        a later window fails. None lets the package choose.
+    :param new_columns: ``"null"`` adds columns that bronze does not have, NULL in existing rows; None fails
+        and names the options. (templated)
+    :param quiet_seconds: seconds after which the position of a table without changes moves.
+    :param wait_seconds: seconds that capture may take to pass the end of the data interval.
+    :param poll_seconds: seconds between two checks of capture.
     :param deferrable: False waits on the worker.
-    :param asset_events: announce changes on the bronze table's asset (``delta_asset(bronze)``), with
-        ``{"lsn", "version", "rows"}``; nothing when there were none. A task that is cleared announces what
-        its run committed once more.
+    :param asset_events: emit an event on the bronze table's asset (``delta_asset(bronze)``), with
+        ``{"lsn", "version", "rows"}``, when changes were committed. A cleared task emits the events of its
+        run again.
     """
 
     template_fields: Sequence[str] = ("table", "until", "start", "new_columns")
@@ -106,7 +107,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
         from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 
-        self._refuse_wrong_arguments()  # once more: templates are rendered now
+        self._refuse_wrong_arguments()  # again: templates are rendered now
         request = self._request(context)
         while isinstance(outcome := run_changes(request, connect=self.connect), Waiting):
             self._wait(outcome)
@@ -122,7 +123,7 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
-        """After a deferral: look again; the deadline stays the one of the first look."""
+        """Check capture again after a deferral; the deadline of the first check stays."""
         self._deadline = datetime.fromisoformat(event["deadline"])
         if event["status"] != PASSED:
             raise NotReadyYet(f"{self.table.label}: {event['reason']}")
@@ -143,16 +144,18 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         )
 
     def _wait(self, waiting: Waiting) -> None:
-        """Give the worker back until capture has passed, or wait on it.
+        """Defer, or sleep on the worker, until capture has passed the end of the interval.
 
-        :raises NotReadyYet: the time to wait is over; says how far capture is.
+        :raises NotReadyYet: ``wait_seconds`` are over; the message names capture's position.
         """
         assert waiting.at is not None, "a run of changes waits for capture alone"
         now = datetime.now(UTC)
         self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)
         if now >= self._deadline:
             raise NotReadyYet(
-                f"{self.table.label}: capture has not passed {waiting.at.isoformat()}: {waiting.reason}"
+                f"{self.table.label}: capture must pass {waiting.at.isoformat()} within {self.wait_seconds} "
+                "s: "
+                f"{waiting.reason}"
             )
         if not self.deferrable:
             time.sleep(min(self.poll_seconds, (self._deadline - now).total_seconds()))
@@ -172,6 +175,6 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
 
 
 def interval_of(context: Context) -> DataInterval | None:
-    """The run's data interval; None in a run that has none (manual, by asset, partitioned)."""
+    """Return the run's data interval; None in a run without one (manual, by asset, partitioned)."""
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     return None if start is None or end is None else DataInterval(start, end)

@@ -1,4 +1,4 @@
-"""``chunk``: one wave of a chunked snapshot, read and committed."""
+"""``chunk``: read and commit one wave of a chunked snapshot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ WAVE_LABEL = "mssql_cdc_wave"
 
 
 class MssqlCdcChunkOperator(MssqlCdcOperator):
-    """Read one wave of chunks in bounded memory and append it to bronze in one commit, once.
+    """Read one wave of chunks in bounded memory and append it to bronze once, in one commit.
 
     Map it over the plan: ``.partial(task_id="chunk", table=orders).expand(wave=plan.output)``.
 
-    Waves run in any order, side by side, again, days apart: each lands once. A wave that bronze holds is
-    not read. One that begins after the plan's ``max_seconds``, or below its ``min_headroom_hours``, is
-    skipped, and the next run reads it. It returns ``{"snapshot", "wave", "waves", "rows", "added", "done",
-    "more"}``.
+    Waves may run in any order, at the same time, repeatedly, days apart: each is committed once. A wave
+    that bronze holds is not read. A wave that begins after the plan's ``max_seconds``, or below its
+    ``min_headroom_hours``, is skipped, and the next run reads it. It returns ``{"snapshot", "wave",
+    "waves", "rows", "added", "done", "more"}``.
 
-    :param table: what is loaded, from where and to where. (templated)
-    :param wave: one item of the plan; data, so never templated.
+    :param table: the source table and its Delta tables. (templated)
+    :param wave: one item of the plan; it is data and not templated.
     """
 
     field_checks: ClassVar = {}

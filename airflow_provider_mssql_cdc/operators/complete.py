@@ -1,4 +1,4 @@
-"""``complete``: all ranges or none, in one Delta commit, then the facts row."""
+"""``complete``: commit all ranges in one Delta commit, or none, and write the facts row."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
 
 
 class MssqlCdcCompleteOperator(MssqlCdcOperator):
-    """Commit what the mapped tasks staged, all of it or nothing, and write the ``bootstrap`` facts row.
+    """Commit everything that the mapped tasks staged, or nothing, and write the ``bootstrap`` facts row.
 
-    Of a chunked snapshot the waves are in bronze already; when all of them are, it is marked complete. A
-    run that mapped a part of what was left ends here, skipped; the next one goes on.
+    The waves of a chunked snapshot are already in bronze; the snapshot is marked complete once all of them
+    are. A run that mapped only some of the missing waves is skipped here, and the next run continues.
 
-    Run again at any time it adds nothing twice. It returns ``{"lsn", "commit_ts", "rows", "version",
-    "consistent_after"}``: the snapshot's LSN, from which changes continue; its commit time (UTC, ISO
-    8601) or None; its rows; a bronze version that holds it; and the point that changes have to pass
-    until the rebuilt state equals the source.
+    It is idempotent. It returns ``{"lsn", "commit_ts", "rows", "version", "consistent_after"}``: the
+    snapshot's LSN, from which changes continue; its commit time (UTC, ISO 8601) or None; its rows; a bronze
+    version that holds it; and the point that changes must pass until the rebuilt state equals the source.
 
-    :param table: what is loaded, from where and to where. (templated)
-    :param staged: the outcomes of the mapped tasks, ``read.output`` or ``chunk.output``.
-    :param asset_events: announce a completion on the bronze table's asset (``delta_asset(bronze)``), by an
-        alias of ours: nothing when bronze held the snapshot already. A cleared task announces what its run
-        completed once more, with the same ``extra``: ``{"lsn", "version", "rows"}``.
-    :param outlets: further assets, which get an event each time the task succeeds, with that ``extra``, and
-        aliases, which are treated as ours.
+    :param table: the source table and its Delta tables. (templated)
+    :param staged: the results of the mapped tasks, ``read.output`` or ``chunk.output``.
+    :param asset_events: emit an event on the bronze table's asset (``delta_asset(bronze)``) when this run
+        completed a snapshot, with the ``extra`` ``{"lsn", "version", "rows"}``. A cleared task emits the
+        event of its run again.
+    :param outlets: further assets, which get an event with that ``extra`` each time the task succeeds, and
+        aliases, which get one when this run completed a snapshot.
     """
 
     template_fields: Sequence[str] = ("table", "staged")

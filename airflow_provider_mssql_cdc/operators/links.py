@@ -19,11 +19,10 @@ _JINJA = re.compile(r"{{|{%")
 
 
 class MssqlCdcFactsLink(BaseOperatorLink):
-    """Leads to the table's ``facts_url``; without one, to what the task returned.
+    """Link to the table's ``facts_url``; without one, to the task's XComs."""
 
-    Airflow asks for it in the worker when a task ends, also when its templates could not be rendered: a
-    table that still holds one has no facts to show.
-    """
+    # Airflow calls get_link in the worker when a task ends, also when its templates could not be rendered:
+    # a table that still holds a template has no facts to show.
 
     @property
     def name(self) -> str:
@@ -50,7 +49,7 @@ def _is_unrendered(table: MssqlCdcTable) -> bool:
 
 
 def _returned(attempt: Attempt) -> str:
-    """The page of the task's XComs in Airflow's own UI."""
+    """Return the URL of the task's XComs in Airflow's UI."""
     base = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
     mapped = f"/mapped/{attempt.map_index}" if attempt.map_index >= 0 else ""
     run, task = quote(attempt.run_id, safe=""), quote(attempt.task_id, safe="")

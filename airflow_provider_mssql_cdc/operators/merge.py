@@ -1,4 +1,4 @@
-"""``merge``: silver, the current state, kept from bronze."""
+"""``merge``: update silver, the current state, from bronze."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 class MssqlCdcMergeOperator(MssqlCdcOperator):
-    """Keep a Delta table that has one row per key: the source table as of the changes in bronze.
+    """Update a Delta table with one row per key: the source table as of the changes in bronze.
 
-    The first run, and one that finds a newer snapshot, builds it in one commit; any other run brings the keys
-    up to date that new change rows name, and writes only the files again that hold them. Silver has the
-    captured columns, ``_start_lsn`` and ``_commit_ts``. It can be run again at any time, and side by side.
+    The first run, and a run that finds a newer snapshot, builds it in one commit. Any other run updates the
+    keys of new change rows and rewrites only the files that hold them. Silver has the captured columns,
+    ``_start_lsn`` and ``_commit_ts``. Runs may be repeated and may run at the same time.
 
-    A run is skipped, with the reason, while bronze holds no snapshot that changes lead on from. It returns
+    A run is skipped, with the reason, while bronze holds no snapshot that changes can continue. It returns
     ``{"version", "rows", "bronze_version", "snapshot", "changes", "inserted", "updated", "deleted",
     "files_added", "files_removed", "rebuilt", "consistent", "consistent_after", "reason"}``; ``consistent``
-    tells whether changes have passed the snapshot's horizon, so that silver is the source row by row.
+    is true once changes have passed the snapshot's horizon, so that silver equals the source row by row.
 
-    :param table: what is kept, from where and to where. (templated)
+    :param table: the source table and its Delta tables. (templated)
     :param silver: path or URI of the Delta table that receives the current state. (templated)
-    :param wait_consistent: leave silver as it is until changes have passed the snapshot's horizon, and wait
-        for that; readers so never see a mixture of two moments. (templated)
-    :param wait_seconds: how long to wait.
-    :param poll_seconds: between two looks at bronze.
+    :param wait_consistent: wait until changes have passed the snapshot's horizon before silver is written,
+        so that readers never see rows of two moments. (templated)
+    :param wait_seconds: seconds to wait at most.
+    :param poll_seconds: seconds between two checks of bronze.
     :param deferrable: False waits on the worker.
-    :param asset_events: announce changed rows on silver's asset (``delta_asset(silver)``), with
-        ``{"lsn", "version", "rows"}``; nothing when silver's rows stayed as they are. A task that is cleared
-        announces what its run committed once more.
+    :param asset_events: emit an event on silver's asset (``delta_asset(silver)``), with
+        ``{"lsn", "version", "rows"}``, when rows of silver changed. A cleared task emits the events of its
+        run again.
     """
 
     template_fields: Sequence[str] = ("table", "silver", "wait_consistent")
@@ -89,7 +89,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         from airflow_provider_mssql_cdc.jobs.merge_silver import MergeOrder, merge_silver
         from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 
-        self._refuse_wrong_arguments()  # once more: templates are rendered now
+        self._refuse_wrong_arguments()  # again: templates are rendered now
         order = MergeOrder(
             table=self.table,
             silver=self.silver,
@@ -110,17 +110,15 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         return outcome.to_xcom()
 
     def resume(self, context: Context, event: Any, deadline: str | None = None) -> Any:
-        """After a deferral: look again; the deadline stays the one of the first look.
-
-        ``dag.test()`` hands the event over and nothing else; the time to wait begins anew there.
-        """
+        """Check bronze again after a deferral; the deadline of the first check stays."""
+        # dag.test() passes the event and no kwargs: the wait starts over there.
         self._deadline = datetime.fromisoformat(deadline) if deadline else None
         return self.execute(context)
 
     def _wait(self, waiting: Waiting) -> None:
-        """Give the worker back for a while, or wait on it.
+        """Defer, or sleep on the worker, until the next check of bronze.
 
-        :raises NotReadyYet: the time to wait is over.
+        :raises NotReadyYet: ``wait_seconds`` are over.
         """
         now = datetime.now(UTC)
         self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)

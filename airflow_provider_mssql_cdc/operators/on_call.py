@@ -1,4 +1,4 @@
-"""For the people on call: how far a load is, and giving one up."""
+"""Operators for on-call work: report the progress of a load, and abandon a load."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class MssqlCdcStatusOperator(MssqlCdcOperator):
-    """Say how far the load of a table is; changes nothing.
+    """Report the progress of a table's load; read only.
 
     It returns ``{"state", "snapshot", "complete_snapshot", "waves_done", "waves", "chunks_done", "chunks",
     "rows", "rows_per_second", "expected_end", "position", "headroom_hours", "note"}`` and logs it.
 
-    :param table: whose load it is. (templated)
-    :param ask_server: connect, and say how much headroom the changes in bronze have; ``note`` then tells
-        when they lead on no more, or capture stands still. (templated)
+    :param table: the source table and its Delta tables. (templated)
+    :param ask_server: connect to the server and report the retention headroom of bronze's changes; ``note``
+        then names a gap, or a capture job that looks stopped. (templated)
     """
 
     template_fields: Sequence[str] = ("table", "ask_server")
@@ -49,16 +49,17 @@ class MssqlCdcStatusOperator(MssqlCdcOperator):
 
 
 class MssqlCdcAbandonOperator(MssqlCdcOperator):
-    """Give up the chunked snapshot that is being loaded: its waves fail from now on, a new run opens another.
+    """Abandon the chunked snapshot that is being loaded: its later waves fail, and a new run opens another.
 
-    Changes go on as they are, and a complete snapshot stays what it is. Nothing is given up when nothing is
-    being loaded. It returns ``{"snapshot", "files", "rows"}``: what was given up, how many staged files and
-    rows were removed.
+    Changes and complete snapshots are not affected. Without a load in progress nothing is abandoned. It
+    returns ``{"snapshot", "files", "rows"}``: the abandoned snapshot, and how many staged files and rows
+    were removed.
 
-    :param table: whose load it is. (templated)
-    :param snapshot: give up the snapshot of this LSN alone, as ``status`` names it: when the task is cleared
-        later, another load that was begun meanwhile is left alone. (templated)
-    :param delete_rows: delete what its waves have written to bronze; it is used by nobody. (templated)
+    :param table: the source table and its Delta tables. (templated)
+    :param snapshot: LSN of the snapshot to abandon, from ``status``; a cleared task never abandons a
+        snapshot that was opened later. (templated)
+    :param delete_rows: delete the rows that its waves have committed to bronze; no query result changes.
+        (templated)
     """
 
     template_fields: Sequence[str] = ("table", "snapshot", "delete_rows")

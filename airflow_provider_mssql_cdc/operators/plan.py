@@ -1,4 +1,4 @@
-"""``plan``: one small dict per mapped task."""
+"""``plan``: record the snapshot's LSN, cut the table, and return one small dict per mapped task."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ WHOLE, CHUNKED = "whole", "chunked"
 
 
 class MssqlCdcPlanOperator(MssqlCdcOperator):
-    """Record S, then cut the table: into key ranges, or into chunks that waves of mapped tasks read.
+    """Record the snapshot's LSN S, then cut the table into key ranges, or into chunks that waves read.
 
-    Preflight reports every problem at once, before anything is written. When bronze holds a complete
-    snapshot already, the plan is one item that carries its S and nothing is read. The result is never
-    empty and fits ``[core] max_map_length``.
+    Preflight reports all problems together, before anything is written. When bronze already holds a
+    complete snapshot, the plan is one item with its S, and nothing is read. The result is never empty and
+    fits ``[core] max_map_length``.
 
-    ``mode="whole"``: one item per key range, all of which have to be read within CDC's retention. Map
+    ``mode="whole"``: one item per key range, all of which must be read within CDC's retention. Map
     ``MssqlCdcSnapshotOperator`` over them.
 
-    ``mode="chunked"``: for tables that take longer than that. S is opened once, in bronze; how the table is
-    cut is stored once, beside it; each run, retry or clear maps the waves that bronze does not hold yet. Let
-    ``MssqlCdcChangesOperator`` run next to it, in a DAG of its own, and map ``MssqlCdcChunkOperator`` over
-    the items.
+    ``mode="chunked"``: for tables that take longer to read. S is opened once, in bronze; the chunk bounds
+    are stored once, in a table next to it; each run, retry or clear maps the waves that bronze does not
+    hold yet. Run ``MssqlCdcChangesOperator`` at the same time, in another DAG, and map
+    ``MssqlCdcChunkOperator`` over the items.
 
-    :param table: what is loaded, from where and to where. (templated)
+    :param table: the source table and its Delta tables. (templated)
     :param mode: ``"whole"`` or ``"chunked"``.
-    :param max_ranges: at most this many mapped tasks; ``whole``.
-    :param rows_per_range: rows that one mapped task should read, when the table allows it; ``whole``.
-    :param chunk_rows: rows that one chunk should have; ``chunked``. A stored plan keeps its own.
-    :param max_waves: waves that one run maps at most; ``chunked``. The next run maps the next ones.
-    :param chunks_per_wave: chunks that one mapped task reads and commits; None for as many as make the
-        plan fit into one run, 16 at most; ``chunked``. A stored plan keeps its own.
-    :param max_seconds: from its start, after which this run begins no further wave and ends well, its
-        ``complete`` skipped; ``chunked``.
-    :param min_headroom_hours: likewise, when the changes in bronze end less than this above what CDC
-        still keeps; ``chunked``.
+    :param max_ranges: limit of mapped tasks; ``whole``.
+    :param rows_per_range: target rows per mapped task; ``whole``.
+    :param chunk_rows: target rows per chunk; ``chunked``. A stored plan keeps its own value.
+    :param max_waves: limit of waves that one run maps; ``chunked``. The next run maps the next ones.
+    :param chunks_per_wave: chunks that one mapped task reads and commits; None chooses as many as fit the
+        plan into one run, at most 16; ``chunked``. A stored plan keeps its own value.
+    :param max_seconds: seconds from the start of the run after which it begins no further wave; the run
+        then succeeds with ``complete`` skipped; ``chunked``.
+    :param min_headroom_hours: the same, when the changes in bronze end less than this many hours above the
+        oldest change that CDC keeps; ``chunked``.
     :param resnapshot: take a new snapshot although bronze holds one; at most one per run. (templated)
-    :param wait_seconds: how long a resnapshot waits for capture to pass the stored snapshot's LSN.
+    :param wait_seconds: seconds that a resnapshot waits for capture to pass the stored snapshot's LSN.
     """
 
     template_fields: Sequence[str] = ("table", "resnapshot")
@@ -141,7 +141,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
 
 
 def unusable_in_mode(mode: str, chunked: Mapping[str, Any], whole: Mapping[str, Any]) -> list[str]:
-    """Arguments that were given and that the other mode alone knows: who gave them counts on them."""
+    """List the given arguments that only the other mode uses: a silently ignored limit is an error."""
     if mode not in (WHOLE, CHUNKED):
         return []
     given, other = (chunked, CHUNKED) if mode == WHOLE else (whole, WHOLE)
@@ -150,6 +150,6 @@ def unusable_in_mode(mode: str, chunked: Mapping[str, Any], whole: Mapping[str, 
 
 
 def _max_map_length() -> int:
-    """Airflow's own limit: a longer plan would fail its task."""
+    """Return Airflow's limit of mapped tasks: a longer plan fails its task ([core] max_map_length)."""
     limit: int = conf.getint("core", "max_map_length", fallback=1024)
     return limit

@@ -1,4 +1,4 @@
-"""``read``: one key range, staged."""
+"""``read``: read one key range and stage it as files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ RANGE_LABEL = "mssql_cdc_range"
 
 
 class MssqlCdcSnapshotOperator(MssqlCdcOperator):
-    """Read one key range in bounded memory and stage it as Parquet that nobody sees yet.
+    """Read one key range in bounded memory and stage it as Parquet files that no reader sees yet.
 
     Map it over the plan: ``.partial(task_id="read", table=orders).expand(key_range=plan.output)``.
-    When bronze holds this snapshot already, or one that supersedes it, nothing is read.
+    Nothing is read when bronze already holds this snapshot or a newer one.
 
-    :param table: what is loaded, from where and to where. (templated)
-    :param key_range: one item of the plan; data, so never templated.
+    :param table: the source table and its Delta tables. (templated)
+    :param key_range: one item of the plan; it is data and not templated.
     :param verify_counts: count the range on the server after the read, and fail, retryable, on a difference
-        that no change explains: exact under ``isolation="snapshot"``, else for tables that nobody writes to.
-    :param show_bounds: put the range's bounds, which are key values, into the label of the mapped task.
+        that no change explains: exact under ``isolation="snapshot"``, otherwise only for tables without
+        writes.
+    :param show_bounds: show the range's bounds, which are key values, in the label of the mapped task.
     """
 
     field_checks: ClassVar = {"verify_counts": flag, "show_bounds": flag}

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
-    """Wait until capture has passed something; fail after ``timeout`` seconds with the reason.
+    """Wait until capture has passed an LSN, a time or a horizon; fail after ``timeout`` seconds.
 
-    The reason tells whether the capture job looks stopped, or that this login cannot tell. By default the
-    task is deferred meanwhile and takes no worker. It returns the LSN by which capture had passed.
+    The failure names the reason: the capture job looks stopped, or this login may not see it. By default
+    the task is deferred and takes no worker slot. It returns the LSN at which capture had passed.
 
-    :param table: whose capture. (templated)
+    :param table: the source table and its Delta tables. (templated)
     :param lsn: wait for this LSN, ``0x`` and 20 hex digits. (templated)
     :param time: wait until every commit before this instant is captured, for instance
         ``"{{ data_interval_end }}"``. (templated)
-    :param consistent_after: wait for the horizon of a snapshot: what ``complete`` returned, or its
-        ``consistent_after``; nothing is waited for where that is None. (templated)
+    :param consistent_after: wait for the horizon of a snapshot: the result of ``complete``, or its
+        ``consistent_after``; there is no wait when that is None. (templated)
     :param timeout: seconds after which the task fails.
-    :param poke_interval: seconds between two looks at the server.
+    :param poke_interval: seconds between two checks of the server.
     :param deferrable: False keeps the task on a worker, in ``mode`` "poke" or "reschedule".
     """
 
@@ -59,7 +59,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         self._refuse_wrong_arguments()
 
     def _problems_together(self) -> list[str]:
-        """What is given as it is, not by a template or another task's output, can be read now."""
+        """Check targets that are given as plain values, not as templates or outputs of other tasks."""
         given = {"lsn": self.lsn, "time": self.time, "consistent_after": self.consistent_after}
         named = {name: value for name, value in given.items() if value is not None}
         if any(map(is_known_later, named.values())):
@@ -76,7 +76,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
 
     def run_job(self, context: Context) -> str | None:
         if self._waits_for_nothing():
-            self.log.info("the snapshot has no horizon to wait for")
+            self.log.info("no wait: the snapshot has no horizon")
             return None
         if self.deferrable:
             return self._look_and_defer()
@@ -87,7 +87,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         return self._reached
 
     def poke(self, context: Context) -> bool:
-        """One look; an error that another look may mend is not the end."""
+        """Check capture once; a retryable error counts as not passed."""
         try:
             answer = self._look()
         except RetryableError as exc:
@@ -98,7 +98,7 @@ class MssqlCdcCaptureSensor(MssqlCdcOperator, BaseSensorOperator):
         return answer.passed is not None
 
     def resume(self, context: Context, event: dict[str, Any]) -> str | None:
-        """After a deferral."""
+        """Return the LSN of the trigger's event, or fail with its reason."""
         if event["status"] == LATE:
             raise AirflowSensorTimeout(f"after {self.timeout:.0f} s: {event['reason']}")
         if event["status"] == FAILED:

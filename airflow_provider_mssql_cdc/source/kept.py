@@ -51,7 +51,7 @@ class KeptSession:
         if self._session is None or self._session.has_ended:
             self._session = self._opens()
         if self._cancelled:  # looked at last: the signal may come at any line
-            raise ConnectionBroken("this task was told to stop, so it does not connect")
+            raise ConnectionBroken("this task was killed, so it does not connect")
         return self._session
 
     def cancel(self) -> None:

@@ -1,7 +1,4 @@
-"""``MssqlCdcCaptureTrigger``: waits in the triggerer until capture has passed something.
-
-The drivers block, so every look at the server runs in a thread of its own and never in the event loop.
-"""
+"""``MssqlCdcCaptureTrigger``: wait in the triggerer until capture has passed a target."""
 
 from __future__ import annotations
 
@@ -24,19 +21,16 @@ PASSED, LATE, FAILED = "passed", "late", "failed"
 
 
 class MssqlCdcCaptureTrigger(BaseTrigger):
-    """Look every ``poll_seconds`` until capture has passed the target or the deadline is over.
+    """Check capture every ``poll_seconds`` until it has passed the target or the deadline is over.
 
-    The first look comes after a pause too: whoever defers has just looked, and a task that goes on before
-    the scheduler has noted its deferral may be taken for one that ended without a word, and failed
-    (apache/airflow#67287, #72716).
+    The event is ``{"status": "passed" | "late" | "failed", "reason", "lsn", "deadline"}``. Retryable errors
+    continue the wait; others end it with ``failed``.
 
-    Its event is ``{"status": "passed" | "late" | "failed", "reason", "lsn", "deadline"}``. Errors that
-    another attempt may mend are waited out; others end the wait at once.
-
-    :param mssql_conn_id: the Airflow connection.
-    :param capture_instance: whose position an LSN is compared with.
-    :param target: :meth:`~..model.capture_target.CaptureTarget.to_json`.
+    :param mssql_conn_id: id of the Airflow connection.
+    :param capture_instance: the capture instance whose position is compared with the target.
+    :param target: result of :meth:`~..model.capture.CaptureTarget.to_json`.
     :param deadline: ISO 8601 with a zone.
+    :param poll_seconds: seconds between two checks.
     :param source: ``[schema, table]`` or None.
     """
 
@@ -59,13 +53,15 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
         self.source = source
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Its class path and arguments; JSON types, no credentials."""
+        """Return the class path and the arguments; JSON types, no credentials."""
         names = ("mssql_conn_id", "capture_instance", "target", "deadline", "poll_seconds", "source")
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         return path, {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, when it is over."""
+        """Yield one event when the wait is over."""
+        # The first check comes after a pause too: the operator has just checked, and a task that resumes
+        # before the scheduler has recorded its deferral may be failed (apache/airflow#67287, #72716).
         from airflow.providers.common.compat.connection import get_async_connection
 
         connection = await get_async_connection(self.mssql_conn_id)
@@ -81,12 +77,13 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
                 return
 
     def _pause_before(self, deadline: datetime) -> float:
-        """Seconds until the next look, the last of which is at the deadline."""
+        """Return the seconds until the next check; the last check is at the deadline."""
         rest = (deadline - datetime.now(UTC)).total_seconds()
         return max(0.0, min(self.poll_seconds, rest))
 
     async def _attempt(self, connection: Connection) -> tuple[str | None, str, str | None]:
         try:
+            # The drivers block: a check in the event loop would stop every other trigger.
             answer = await asyncio.to_thread(self._look, connection)
         except MssqlCdcError as exc:
             reason = f"{type(exc).__name__}: {exc}"
@@ -95,7 +92,7 @@ class MssqlCdcCaptureTrigger(BaseTrigger):
         return (None, answer.reason, None) if passed is None else (PASSED, answer.reason, passed.text)
 
     def _look(self, connection: Connection) -> CaptureAnswer:
-        """Runs in a thread; the hook and the drivers are imported here."""
+        """Check capture once, in a thread; imports the hook and the drivers."""
         from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
         from airflow_provider_mssql_cdc.jobs.status import look_at_capture
 

@@ -63,6 +63,6 @@ def test_the_frames_and_the_causes_are_logged_at_debug(
     with caplog.at_level(logging.DEBUG), pytest.raises(errors.NotReadyYet) as raised:
         operator.execute({})  # type: ignore[arg-type]
     assert raised.value.__cause__ is None
-    assert "where the task failed" in caplog.text
+    assert "traceback of the failed task" in caplog.text
     assert "in below" in caplog.text
     assert "the driver's own words" in caplog.text

@@ -163,5 +163,5 @@ def test_a_task_that_was_told_to_stop_opens_no_session_any_more(
     operator.on_kill()
     with pytest.raises(errors.ConnectionBroken, match="it was cancelled"):
         session.open()
-    with pytest.raises(errors.ConnectionBroken, match="told to stop"):
+    with pytest.raises(errors.ConnectionBroken, match="killed"):
         operator.connect()

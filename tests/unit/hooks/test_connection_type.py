@@ -248,7 +248,7 @@ def test_settings_of_ours_in_airflows_own_type_are_read_with_a_warning_said_once
         assert hook.settings.driver == "pymssql"
         assert hook.get_first("SELECT 1 AS one") == (1,)
     (warned,) = [record.getMessage() for record in caplog.records if "MsSqlHook" in record.getMessage()]
-    assert "Make it type mssql_cdc" in warned
+    assert "Change its type to mssql_cdc" in warned
     assert f"unexpected keyword argument '{min(extra)}'" in warned
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         MsSqlHook("erp").get_first("SELECT 1 AS one")

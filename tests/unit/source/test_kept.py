@@ -65,5 +65,5 @@ def test_two_jobs_never_share_it(kept: KeptSession) -> None:
 def test_after_cancel_nothing_connects(kept: KeptSession) -> None:
     spid(kept)
     kept.cancel()
-    with pytest.raises(ConnectionBroken, match="told to stop"):
+    with pytest.raises(ConnectionBroken, match="killed"):
         spid(kept)
