@@ -1,4 +1,4 @@
-"""Capture instances, what a task waits for capture to pass, and the windows that changes are read in."""
+"""Capture instances, targets that capture must pass, and the windows that changes are read in."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 
 @dataclass(frozen=True, slots=True)
 class CaptureInstance:
-    """One row of ``sys.sp_cdc_help_change_data_capture``.
+    """Hold one row of ``sys.sp_cdc_help_change_data_capture``; names have the catalog's spelling.
 
-    ``start_lsn`` is the low endpoint, which cleanup raises; an instance is identified by
-    ``change_table_id`` and ``create_date``. Names are the catalog's spelling.
-
+    :param start_lsn: the low endpoint, which cleanup raises.
     :param index_columns: columns of the unique index named when the table was enabled, in key order.
-    :param create_date: the server's local clock.
+    :param create_date: in the server's local time.
     """
 
     name: str
@@ -38,17 +36,17 @@ class CaptureInstance:
 
     @property
     def identity(self) -> str:
-        """What stays the same as long as the change table does."""
+        """The change table's identity: an instance that is dropped and made again has another one."""
         return f"{self.change_table_id}@{self.create_date.isoformat()}"
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureTarget:
-    """Exactly one of three.
+    """Hold what capture must pass: exactly one of an LSN, a time and a horizon.
 
     :param lsn: capture has processed this LSN.
     :param time: every commit before this instant (UTC) is captured.
-    :param horizon: of a snapshot's reads; changes up to the entry past it make the rebuilt state equal.
+    :param horizon: of a snapshot's reads; the rebuilt state equals the source once changes have passed it.
     """
 
     lsn: Lsn | None = None
@@ -63,10 +61,10 @@ class CaptureTarget:
 
     @classmethod
     def of(cls, *, lsn: str | None, time: datetime | str | None, consistent_after: Any) -> CaptureTarget:
-        """From an operator's arguments, rendered.
+        """Build a target from an operator's rendered arguments.
 
-        :param consistent_after: what ``complete`` returns under that name, or all that it returns.
-        :raises ConfigurationError: names what cannot be read.
+        :param consistent_after: the result of ``complete``, or its ``consistent_after``.
+        :raises ConfigurationError: names the argument that cannot be used.
         """
         try:
             moment = datetime.fromisoformat(time) if isinstance(time, str) else time
@@ -81,7 +79,7 @@ class CaptureTarget:
             raise ConfigurationError(f"the target of the wait cannot be used: {exc}") from exc
 
     def to_json(self) -> dict[str, Any]:
-        """JSON types."""
+        """Return a dict of JSON types."""
         if self.horizon is not None:
             return {"horizon": self.horizon.to_xcom()}
         if self.time is not None:
@@ -91,7 +89,7 @@ class CaptureTarget:
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> CaptureTarget:
-        """The inverse of :meth:`to_json`."""
+        """Read the result of :meth:`to_json`."""
         return cls(
             lsn=Lsn.parse(item["lsn"]) if "lsn" in item else None,
             time=datetime.fromisoformat(item["time"]) if "time" in item else None,
@@ -106,7 +104,7 @@ class CaptureTarget:
 
 
 def _horizon(given: Any) -> ReadHorizon:
-    """``consistent_after`` has the second added already that a horizon's time lacks."""
+    """Read a horizon from ``consistent_after``, whose time is one second later."""
     if not isinstance(given, Mapping):
         raise TypeError(f"consistent_after must be a dict, got {type(given).__name__}: pass complete.output")
     after = given.get("consistent_after") or given
@@ -116,7 +114,7 @@ def _horizon(given: Any) -> ReadHorizon:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Changes with a commit LSN in ``(after, until]``; both ends are ends of whole commits, never empty."""
+    """Hold the LSN window ``(after, until]``; both ends are ends of whole commits, and it is never empty."""
 
     after: Lsn
     until: Lsn
@@ -131,7 +129,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """What a window held; an update counts once in ``updates`` and has two rows."""
+    """Count the changes of a window; an update counts once in ``updates`` and has two rows."""
 
     rows: int = 0
     deletes: int = 0
@@ -155,10 +153,9 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitStamp:
-    """An LSN and the time it was committed (UTC), as the server told when bronze recorded it.
+    """Hold an LSN and its commit time (UTC) as the server reported it when bronze recorded it."""
 
-    A restored database gives an LSN out again, for another commit at another time.
-    """
+    # A restored database assigns the same LSN to another commit, at another time.
 
     lsn: Lsn
     time: datetime
@@ -166,11 +163,11 @@ class CommitStamp:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedHour:
-    """A stretch that the server's clock shows twice, since it is set back at the end of the first pass.
+    """Hold a period that the server's clock shows twice, because it is set back at its end.
 
     :param first: instant at which the first pass begins (UTC).
-    :param change: at which it ends and the second one begins.
-    :param second: from which LSN on commits are of the second pass; None where nothing tells.
+    :param change: instant at which the first pass ends and the second begins.
+    :param second: first LSN of the second pass; None when unknown.
     """
 
     first: datetime
@@ -178,7 +175,7 @@ class RepeatedHour:
     second: Lsn | None = None
 
     def instant_of(self, stamp: CommitStamp) -> datetime:
-        """When it was committed; ``stamp.time`` is read as of the first pass."""
+        """Return the instant of a commit; ``stamp.time`` was computed for the first pass."""
         repeats = self.first <= stamp.time < self.change
         if repeats and self.second is not None and stamp.lsn >= self.second:
             return stamp.time + (self.change - self.first)
@@ -187,7 +184,7 @@ class RepeatedHour:
 
 @dataclass(frozen=True, slots=True)
 class InstanceMark:
-    """Which change table was read last: its object id and when it was made (server's local clock)."""
+    """Identify the change table that was read last: its object id and creation (server's local time)."""
 
     change_table_id: int
     create_date: datetime
@@ -195,10 +192,10 @@ class InstanceMark:
 
 @dataclass(frozen=True, slots=True)
 class ChangesState:
-    """What bronze remembers of the changes in it, beside their coverage.
+    """Hold the state of bronze's changes that its coverage does not.
 
     :param batch: number of the last commit of changes, extension or repair; 0 before the first.
-    :param stamp: an LSN at or below the position with its commit time; None when none was known.
+    :param stamp: an LSN at or below the position with its commit time; None when unknown.
     :param instance: the instance that was read last; None before the first window.
     """
 

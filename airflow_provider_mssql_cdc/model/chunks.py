@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One piece of the table; ``index`` counts from 0 in the server's order and is the rows' ``_chunk``."""
+    """Hold one piece of a table; ``index`` counts from 0 in the server's order (stored as ``_chunk``)."""
 
     index: int
     key_range: KeyRange
@@ -22,16 +22,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PlanStart:
-    """What is decided before the first bound is looked for, once per S.
+    """Hold the decisions made once per snapshot S, before the first bound is searched.
 
-    :param method: ``whole``, ``arithmetic``, ``grid`` or ``keyset``.
-    :param reason: for people, without a key value.
-    :param chunk_rows: rows that a chunk is to have.
-    :param split: hash of the split columns; a bound means nothing without them.
-    :param lowest: the table's first key, measured after S; None where there is none to cut on.
-    :param highest: its last key, measured after S: the last chunk ends there.
-    :param rows_estimated: as the table's metadata had it.
-    :param commit_ts: commit time of S (UTC), None where it is no mapped commit.
+    :param method: ``whole``, ``arithmetic``, ``grid`` (counted slices) or ``keyset``.
+    :param reason: for logs and facts, without a key value.
+    :param chunk_rows: target rows per chunk.
+    :param split: hash of the split columns that the bounds belong to.
+    :param lowest: the table's first key, read after S; None when there is no key to cut on.
+    :param highest: its last key, read after S; the last chunk ends there.
+    :param rows_estimated: row count in the table's metadata.
+    :param commit_ts: commit time of S (UTC); None when the server has none for S.
     """
 
     snapshot: Lsn
@@ -51,10 +51,10 @@ class PlanStart:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """What the plans table holds of one S.
+    """Hold the plan of one snapshot S, as the plans table stores it.
 
-    :param bounds: inner bounds in the server's order, as far as they have been found.
-    :param chunks_per_wave: of every wave but the last; None while bounds are still being looked for.
+    :param bounds: inner bounds found so far, in the server's order.
+    :param chunks_per_wave: of every wave but the last; None while bounds are still being searched.
     """
 
     start: PlanStart
@@ -82,13 +82,13 @@ class StoredPlan:
         return -(-self.chunks // (self.chunks_per_wave or 1))
 
     def chunks_of(self, wave: int) -> Iterator[Chunk]:
-        """The chunks of one wave, in order."""
+        """Yield the chunks of one wave, in order."""
         each = self.chunks_per_wave or 1
         for index in range(wave * each, min((wave + 1) * each, self.chunks)):
             yield Chunk(index, self._range(index))
 
     def chunk_count_of(self, wave: int) -> int:
-        """How many chunks a wave has; the last one may have fewer than the others."""
+        """Return how many chunks a wave has; the last wave may have fewer than the others."""
         each = self.chunks_per_wave or 1
         return min((wave + 1) * each, self.chunks) - wave * each
 
@@ -102,10 +102,10 @@ class StoredPlan:
 
 @dataclass(frozen=True, slots=True)
 class StopEarly:
-    """When a run of a chunked snapshot begins no further wave.
+    """Hold the limits after which a run of a chunked snapshot begins no further wave.
 
-    :param after: the moment (UTC) from which on none is begun; None for no such moment.
-    :param min_headroom_hours: the headroom below which none is begun.
+    :param after: instant (UTC) after which no wave begins; None for no limit.
+    :param min_headroom_hours: retention headroom below which no wave begins; None for no limit.
     """
 
     after: datetime | None = None
@@ -114,11 +114,11 @@ class StopEarly:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWave:
-    """One mapped task's work: some neighbouring chunks of snapshot S, or nothing.
+    """Hold one mapped task's work: neighbouring chunks of snapshot S, or nothing.
 
-    :param waves: of the whole plan.
-    :param done: bronze holds snapshot S; there is nothing to read.
-    :param more: the plan has waves that this run does not map; ``complete`` leaves them to the next run.
+    :param waves: number of waves of the whole plan.
+    :param done: bronze already holds snapshot S; nothing is read.
+    :param more: the plan has waves that this run does not map; the next run maps them.
     """
 
     snapshot: Lsn
@@ -133,7 +133,7 @@ class PlannedWave:
             raise ValueError(f"wave must be in [0, {self.waves}), got {self.wave}")
 
     def to_xcom(self) -> dict[str, Any]:
-        """A small dict of JSON types; absent keys are the defaults."""
+        """Return a small dict of JSON types; absent keys mean the defaults."""
         item: dict[str, Any] = {"snapshot": self.snapshot.text, "wave": self.wave, "waves": self.waves}
         if self.done:
             item["done"] = True
@@ -147,7 +147,10 @@ class PlannedWave:
 
     @classmethod
     def from_xcom(cls, item: object) -> PlannedWave:
-        """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
+        """Read the result of :meth:`to_xcom`.
+
+        :raises ConfigurationError: the item is something else.
+        """
         if not isinstance(item, Mapping):
             raise ConfigurationError(
                 f"wave must be an item of a plan, got {type(item).__name__}: "
@@ -178,10 +181,10 @@ class PlannedWave:
 
 @dataclass(frozen=True, slots=True)
 class WaveOutcome:
-    """What one wave came to, now that bronze holds it.
+    """Hold the result of a wave that bronze now holds.
 
-    :param added: whether this attempt committed it; False when it was there.
-    :param rows: of the wave in bronze.
+    :param added: whether this attempt committed it; False when bronze held it before.
+    :param rows: rows of the wave in bronze.
     """
 
     snapshot: Lsn
@@ -199,7 +202,7 @@ class WaveOutcome:
         )
 
     def to_xcom(self) -> dict[str, Any]:
-        """A small dict of JSON types."""
+        """Return a small dict of JSON types."""
         return {
             "snapshot": self.snapshot.text,
             "wave": self.wave,
@@ -212,7 +215,10 @@ class WaveOutcome:
 
     @classmethod
     def from_xcom(cls, item: object) -> WaveOutcome:
-        """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
+        """Read the result of :meth:`to_xcom`.
+
+        :raises ConfigurationError: the item is something else.
+        """
         if not isinstance(item, Mapping):
             raise ConfigurationError(
                 f"staged must hold what waves return, got {type(item).__name__}: pass staged=chunk.output"
@@ -236,19 +242,19 @@ LoadState = Literal["none", "planning", "loading", "loaded", "complete"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One look at a table's load.
+    """Hold the progress of a table's load.
 
-    :param state: ``none``: nothing was begun; ``planning``: bounds are being found; ``loading``: waves are
-        missing; ``loaded``: all are there and ``complete`` is due; ``complete``.
-    :param snapshot: S of the load that is spoken of: the unfinished one, else the complete one.
+    :param state: ``none``: not started; ``planning``: bounds are being searched; ``loading``: waves are
+        missing; ``loaded``: bronze holds all waves and ``complete`` is due; ``complete``.
+    :param snapshot: S of the unfinished load, else of the complete snapshot.
     :param complete_snapshot: S of the newest complete snapshot.
     :param chunks: planned so far; the total when ``state`` is not ``planning``.
-    :param rows: in bronze.
-    :param rows_per_second: over the last hour in which waves ended; None with fewer than two of them.
-    :param expected_end: when the last wave ends at this pace; None where there is no pace.
-    :param position: where the changes in bronze end.
-    :param headroom_hours: before what cleanup will purge next; None where it was not asked or is not known.
-    :param note: what a person should do or know, if anything.
+    :param rows: rows in bronze.
+    :param rows_per_second: over the last hour in which waves ended; None for fewer than two waves.
+    :param expected_end: when the last wave ends at this rate (UTC); None without a rate.
+    :param position: LSN at which the changes in bronze end.
+    :param headroom_hours: hours until cleanup purges changes after the position; None when unknown.
+    :param note: an action or a risk, if there is one.
     """
 
     state: LoadState
@@ -278,7 +284,7 @@ class Progress:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON types; LSNs as text, times ISO 8601 in UTC."""
+        """Return a dict of JSON types; LSNs as hex strings, times in ISO 8601, UTC."""
 
         def text(lsn: Lsn | None) -> str | None:
             return None if lsn is None else lsn.text

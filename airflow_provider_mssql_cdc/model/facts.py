@@ -1,4 +1,4 @@
-"""A facts row: what one event did, for people and dashboards. Nothing is ever decided by it."""
+"""A facts row: the record of one event, for logs and dashboards. No decision is based on it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ EVENTS: frozenset[str] = frozenset(get_args(Event))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsRow:
-    """One event of one bronze table; the fields are the columns of the facts table, None is NULL.
+    """Hold one event of one bronze table; the fields are the columns of the facts table, None is NULL.
 
-    Times carry their zone. ``rows`` counts every row written; ``deletes``, ``inserts`` and ``updates``
-    count changes only, an update once.
+    Times have a zone. ``rows`` counts every row written; ``deletes``, ``inserts`` and ``updates`` count
+    only changes, an update once.
 
     :param target: canonical path or URI of the bronze table; of the silver table for ``merge``.
-    :param source: the source table, for people: connection, database, schema and table.
+    :param source: label of the source table: connection, database, schema and table.
     :param snapshot: S, for events of a snapshot.
     :param min_lsn: smallest LSN of the rows; on a finished snapshot min = max = end = S.
     :param end_lsn: the position that the event reached.
-    :param consistent_after: ``{"lsn", "commit_time"}`` that changes have to pass.
-    :param read_mb: megabytes of Arrow data that came from the server.
+    :param consistent_after: ``{"lsn", "commit_time"}`` that changes must pass.
+    :param read_mb: megabytes of Arrow data read from the server.
     :param retention_headroom_hours: from the low watermark to the position.
-    :param lost_from_ts: with ``lost_to_ts``, the time whose changes a gap lost.
-    :param detail: what else is worth knowing; plain JSON types, never a key value.
+    :param lost_from_ts: with ``lost_to_ts``, the period whose changes a gap lost.
+    :param detail: further values; plain JSON types, never a key value.
     """
 
     event: Event
@@ -89,6 +89,6 @@ class FactsRow:
 
 
 def facts_identifier(target: str, event: Event, snapshot: Lsn, wave: int | None = None) -> str:
-    """What makes an event one row, however often it is written: ``<target>#<event>.<S>[.<wave>]``."""
+    """Return the identifier by which an event is written once: ``<target>#<event>.<S>[.<wave>]``."""
     suffix = "" if wave is None else f".{wave}"
     return f"{target}#{event}.{snapshot.text}{suffix}"

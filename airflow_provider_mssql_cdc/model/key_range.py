@@ -1,4 +1,4 @@
-"""Half-open key ranges, and how their bounds travel as JSON."""
+"""Half-open key ranges, and the JSON form of their bounds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from itertools import pairwise
 from typing import Any
 
 Bound = tuple[str | None, ...]
-"""One value per split column, as text that the server rendered; None is NULL. Never compared in Python."""
+"""One value per split column, as the server rendered it; None is NULL. Never compared in Python."""
+# Only the server knows the order: it depends on collations.
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """``lower <= key < upper`` in the server's order; None is unbounded.
+    """Hold ``lower <= key < upper`` in the server's order; None is unbounded.
 
-    The first range of a plan is open below, so that NULLs and keys under the smallest one are in it.
-
-    :param closed: keys that the server holds equal to ``upper`` belong to it too: the last chunk of a
-        chunked snapshot, which ends at MAX.
+    :param closed: includes keys equal to ``upper``: the last chunk of a chunked snapshot, which ends at the
+        table's last key.
     """
+
+    # The first range of a plan is open below: it holds NULLs, and keys that are inserted below the smallest.
 
     lower: Bound | None = None
     upper: Bound | None = None
@@ -53,9 +54,9 @@ def bound_to_json(bound: Bound) -> list[Any]:
 
 
 def bound_from_json(values: object) -> Bound | None:
-    """What :func:`bound_to_json` wrote; None stays None.
+    """Read the result of :func:`bound_to_json`; None stays None.
 
-    :raises ValueError: anything else.
+    :raises ValueError: the value is something else.
     """
     if values is None:
         return None
@@ -65,6 +66,7 @@ def bound_from_json(values: object) -> Bound | None:
 
 
 def _to_json(value: str | None) -> Any:
+    # PostgreSQL, which may store XComs, refuses \u0000 in JSON; half a surrogate pair is not valid UTF-8.
     if value is not None and _UNSAFE.search(value):
         return {"utf8": value.encode("utf-8", "surrogatepass").hex()}
     return value

@@ -13,9 +13,9 @@ _LARGEST = (1 << 80) - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lsn:
-    """A position in the log, ordered as SQL Server orders it (unsigned bytes).
+    """Hold a position in the log, ordered like SQL Server's binary(10): by unsigned bytes.
 
-    NULL and all-zero are no position and cannot be built; :meth:`from_server` turns them into None.
+    NULL and all-zero are not positions; :meth:`from_server` turns them into None.
     """
 
     value: int

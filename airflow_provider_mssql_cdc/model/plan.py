@@ -1,4 +1,4 @@
-"""A planned whole snapshot (run, plan id, planned ranges) and its outcome: staged files and horizons."""
+"""A planned whole snapshot (run, plan id, planned ranges) and its result: staged files and horizons."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _PLAN_ID = re.compile(r"(0x[0-9A-F]{20})-([0-9a-f]{8})-([0-9a-f]{8})\Z")
 
 
 def run_hash(dag_id: str, run_id: str) -> str:
-    """Eight hex digits that name an Airflow run; fits a file name, which a run_id does not."""
+    """Return eight hex digits that identify an Airflow run; a run_id may not fit a file name."""
     return hashlib.sha256(f"{dag_id}\n{run_id}".encode()).hexdigest()[:8]
 
 
 def columns_hash(columns: tuple[tuple[str, str], ...]) -> str:
-    """Eight hex digits over (name, type) pairs: two attempts agree on what the bounds are about."""
+    """Return eight hex digits over (name, type) pairs, to check that bounds belong to these columns."""
     return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanId:
-    """S, the run that planned, and a random part: new whenever ``plan`` runs."""
+    """Identify a plan: S, the Airflow run, and a random part, new for each attempt of ``plan``."""
 
     snapshot: Lsn
     run: str
@@ -56,12 +56,12 @@ class PlanId:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """One mapped task's work: a key range of a whole snapshot, or nothing when bronze holds it already.
+    """Hold one mapped task's work: a key range of a whole snapshot, or nothing.
 
-    :param split: :func:`columns_hash` of the split columns; a bound means nothing without them.
-    :param done: bronze holds snapshot S; there is nothing to read.
-    :param resnapshot: S is to replace the snapshot that bronze holds.
-    :param source_object: object id of the table that was planned; None in a plan of an earlier version.
+    :param split: :func:`columns_hash` of the split columns that the bounds belong to.
+    :param done: bronze already holds snapshot S; nothing is read.
+    :param resnapshot: S replaces the snapshot that bronze holds.
+    :param source_object: object id of the planned table; None in a plan of an earlier version.
     """
 
     plan: PlanId
@@ -82,7 +82,7 @@ class PlannedRange:
         return self.plan.snapshot
 
     def to_xcom(self) -> dict[str, Any]:
-        """A small dict of JSON types; absent keys are the defaults."""
+        """Return a small dict of JSON types; absent keys mean the defaults."""
         item: dict[str, Any] = {
             "plan": self.plan.text,
             "snapshot": self.snapshot.text,
@@ -105,7 +105,10 @@ class PlannedRange:
 
     @classmethod
     def from_xcom(cls, item: object) -> PlannedRange:
-        """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
+        """Read the result of :meth:`to_xcom`.
+
+        :raises ConfigurationError: the item is something else.
+        """
         if not isinstance(item, Mapping):
             raise ConfigurationError(
                 f"key_range must be an item of a plan, got {type(item).__name__}: "
@@ -130,11 +133,13 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one task instance; a killed worker's process can still be one beside its successor.
+    """Identify one try of one task instance.
 
     :param map_index: -1 for a task that is not mapped.
-    :param nonce: random, so that no two attempts ever stage a file of the same name.
+    :param nonce: random, so that no two attempts stage a file of the same name.
     """
+
+    # The try number alone is not unique: the process of a killed worker may still run next to its successor.
 
     dag_id: str
     run_id: str
@@ -145,22 +150,22 @@ class Attempt:
 
     @property
     def run(self) -> str:
-        """Eight hex digits that name the Airflow run."""
+        """Eight hex digits that identify the Airflow run."""
         return run_hash(self.dag_id, self.run_id)
 
     @property
     def label(self) -> str:
-        """What the names of this attempt's files hold: ``a2-9f03bc``."""
+        """The part of staged file names for this attempt: ``a2-9f03bc``."""
         return f"a{self.try_number}-{self.nonce}"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A Parquet file in the table's folder that no commit names yet.
+    """Hold a Parquet file in the table's folder that no commit names yet.
 
     :param path: relative to the table's root.
     :param size: bytes.
-    :param rows: as its footer counts them.
+    :param rows: row count of the footer.
     """
 
     path: str
@@ -170,10 +175,9 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadHorizon:
-    """What the server said after a read's last row: its max LSN and its clock (UTC).
+    """Hold the server's max LSN and clock (UTC) after a read's last row: no row read is newer."""
 
-    Rows may be newer than their stamp up to this point, and no newer.
-    """
+    # Rows are stamped with S, which was recorded before the read, but may be as new as the end of the read.
 
     lsn: Lsn
     time: datetime
@@ -186,21 +190,19 @@ class ReadHorizon:
         return cls(Lsn.parse(item["lsn"]), datetime.fromisoformat(item["time"]))
 
     def consistent_after(self) -> dict[str, str]:
-        """What changes have to pass: an entry above ``lsn`` with a commit time above ``commit_time``.
-
-        One second is added, since a commit time is rounded and the clock was read before it.
-        """
+        """Return what changes must pass: a commit above ``lsn`` and after ``commit_time``."""
+        # One second is added: commit times are rounded, and the clock was read before them.
         passed = (self.time + timedelta(seconds=1)).astimezone(UTC)
         return {"lsn": self.lsn.text, "commit_time": passed.isoformat()}
 
     def merged(self, other: ReadHorizon) -> ReadHorizon:
-        """The later one of both, in either respect."""
+        """Return the larger LSN and the later time of both."""
         return ReadHorizon(max(self.lsn, other.lsn), max(self.time, other.time))
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRange:
-    """The outcome of one :class:`PlannedRange`: its files, or nothing when bronze held the snapshot."""
+    """Hold the result of one :class:`PlannedRange`: its files, or none when bronze held the snapshot."""
 
     plan: PlanId
     index: int
@@ -218,11 +220,11 @@ class StagedRange:
 
     @classmethod
     def nothing(cls, planned: PlannedRange) -> StagedRange:
-        """The outcome when bronze holds this snapshot, or a newer one, already."""
+        """Return the result for a range that was not read, since bronze holds this or a newer snapshot."""
         return cls(planned.plan, planned.index, planned.count, done=True, resnapshot=planned.resnapshot)
 
     def to_xcom(self) -> dict[str, Any]:
-        """A small dict of JSON types; it holds no key value and no statistics."""
+        """Return a small dict of JSON types, without key values and statistics."""
         item: dict[str, Any] = {
             "plan": self.plan.text,
             "snapshot": self.snapshot.text,
@@ -243,7 +245,10 @@ class StagedRange:
 
     @classmethod
     def from_xcom(cls, item: object) -> StagedRange:
-        """Read what :meth:`to_xcom` wrote; anything else is a ConfigurationError that says so."""
+        """Read the result of :meth:`to_xcom`.
+
+        :raises ConfigurationError: the item is something else.
+        """
         if not isinstance(item, Mapping):
             raise ConfigurationError(
                 f"staged must hold what reads return, got {type(item).__name__}: pass staged=read.output"

@@ -25,7 +25,7 @@ _COLLATION_NAME = re.compile(r"[A-Za-z0-9_]{1,128}\Z")
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A system type of SQL Server with its length, precision, scale and collation.
+    """Hold a system type of SQL Server with its length, precision, scale and collation.
 
     :param name: system type name in lower case; ``timestamp`` is spelled ``rowversion`` and
         ``numeric`` is spelled ``decimal``; ``clr`` is any type of a user's assembly.
@@ -61,9 +61,9 @@ class SqlType:
     def from_catalog(
         cls, name: str, max_length: int, *, precision: int = 0, scale: int = 0, collation: str | None = None
     ) -> SqlType:
-        """Build the type from a row of ``sys.columns``; what does not belong to the type is left out.
+        """Build the type from a row of ``sys.columns``; ignores values that the type does not have.
 
-        :param name: of the base type; a name that is no system type is a user's CLR type.
+        :param name: name of the base type; a name that is not a system type is a user's CLR type.
         """
         name = _SYNONYMS.get(name.lower(), name.lower())
         if name == "decimal":
@@ -81,23 +81,21 @@ class SqlType:
 
     @property
     def is_max(self) -> bool:
-        """Whether the value is a large object, streamed apart from the row."""
+        """Whether the value is a large object, which drivers stream separately from the row."""
         sized = self.name in CHAR_TYPES | BINARY_TYPES
         return self.max_length == MAX_LENGTH if sized else self.name in {"text", "ntext", "image", "xml"}
 
     @property
     def is_large(self) -> bool:
-        """Whether CDC may leave the value out of a before-image.
-
-        https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
-        (Large Object Data Types); types that the page does not name are taken for large where their values
-        are stored as large objects.
-        """
+        """Whether CDC may omit the value from a before-image."""
+        # https://learn.microsoft.com/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
+        # ("Large Object Data Types"). Types that the page does not name count as large when their values are
+        # stored as large objects.
         return self.is_max or self.name in {"json", "geography", "geometry", "clr"}
 
     @property
     def declaration(self) -> str:
-        """The type as DDL and CAST spell it, without the collation: ``nvarchar(50)``."""
+        """The type in the syntax of DDL and CAST, without the collation: ``nvarchar(50)``."""
         if self.name == "decimal":
             return f"decimal({self.precision},{self.scale})"
         if self.name in _SCALED_TYPES:
@@ -115,19 +113,19 @@ class SqlType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the source table.
+    """Hold one column of the source table.
 
     :param name: the catalog's spelling.
     :param column_id: ``sys.columns.column_id``.
     :param sql_type: base type; an alias type is resolved to it.
     :param nullable: whether the source column accepts NULL.
     :param computed: its value is computed; CDC stores NULL for it.
-    :param masked: this login reads a mask: dynamic data masking is on and it has no UNMASK.
+    :param masked: this login reads a mask: dynamic data masking is on and the login lacks UNMASK.
     :param encrypted: Always Encrypted; only ciphertext can be read.
-    :param column_set: the XML view of the sparse columns, no column of its own.
+    :param column_set: the XML view of the sparse columns.
     :param captured: whether the capture instance records it.
-    :param utf16: the server casts texts to their UTF-16 units, as every SQL Server does; other engines
-        may give other bytes.
+    :param utf16: the server casts strings to their UTF-16 units, like every SQL Server; other engines may
+        return other bytes.
     """
 
     name: str
@@ -144,7 +142,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table as the catalog names it: ``object_id`` identifies it, the names are for people and SQL."""
+    """Hold a table's names in the catalog's spelling; ``object_id`` identifies the table."""
 
     database: str
     schema: str
@@ -159,15 +157,15 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class LakeColumn:
-    """A captured column in bronze.
+    """Hold a captured column of bronze.
 
-    :param name: its name in Delta; differs from the source's where Spark would refuse that one.
+    :param name: its name in Delta; differs from the source's when Spark would refuse that name.
     :param source_name: the catalog's spelling.
     :param data_type: ``bool``, ``int16``, ``int32``, ``int64``, ``float32``, ``float64``,
         ``decimal(p,s)``, ``date``, ``timestamp_ntz``, ``timestamp`` (UTC), ``string`` or ``binary``.
-    :param comment: for people: source name and type, and what the mapping changes.
-    :param large: declared as a (max) type, text, ntext, image, xml or another large object: CDC leaves such
-        values out of before-images, so that two images of one row differ in them.
+    :param comment: the column's comment in Delta: source name and type, and what the mapping changes.
+    :param large: declared as a (max) type, text, ntext, image, xml or another large object: CDC omits such
+        values from before-images, so two images of one row may differ in them.
     """
 
     name: str
@@ -179,11 +177,11 @@ class LakeColumn:
 
 @dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """One column of the SELECT list: the source column, its projection and its place in the lake.
+    """Hold one column of the SELECT list: the source column, its projection and its column in the lake.
 
-    :param projection: T-SQL that both drivers read alike, for instance ``CAST([qty] AS smallint)``;
-        percent signs are doubled as in a :class:`~..tsql.statement.Statement`.
-    :param cast: the type that the user has it read as.
+    :param projection: T-SQL that both drivers read to equal values, for instance ``CAST([qty] AS
+        smallint)``; percent signs are doubled as in a :class:`~..tsql.statement.Statement`.
+    :param cast: target type of the user's cast; None without one.
     """
 
     source: Column
@@ -194,12 +192,12 @@ class PlannedColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIndex:
-    """What ``sys.indexes`` says of one unique index.
+    """Hold one unique index of ``sys.indexes``.
 
-    :param columns: its key columns in key order (``key_ordinal``), INCLUDE columns left out.
-    :param clustered: the table's rows lie in its order: its index_id is 1
+    :param columns: its key columns in key order (``key_ordinal``), without INCLUDE columns.
+    :param clustered: its ``index_id`` is 1
         (https://learn.microsoft.com/sql/relational-databases/system-catalog-views/sys-indexes-transact-sql).
-    :param filtered: it covers a part of the rows, so it identifies none.
+    :param filtered: it covers only some rows, so it does not identify a row.
     """
 
     name: str
@@ -212,26 +210,26 @@ class UniqueIndex:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Answers of the catalog and of the CDC procedures; None where the login's rights cannot tell.
+    """Hold the answers of the catalog and of the CDC procedures; None when the login's rights hide them.
 
-    :param capture_instance: as the user wrote it.
-    :param login: for messages that name a missing GRANT (the database user).
-    :param cdc_enabled: of the database.
-    :param table: the source table, when it could be found.
-    :param likely_table: (schema, name) that the user, or else the instance's name, says; it may not exist.
+    :param capture_instance: in the user's spelling.
+    :param login: the database user, for messages that name a missing GRANT.
+    :param cdc_enabled: whether CDC is on in the database.
+    :param table: the source table, when it is visible.
+    :param likely_table: (schema, name) from the user, else from the instance's name; it may not exist.
     :param tracked: ``sys.tables.is_tracked_by_cdc``; None when no table is visible.
-    :param instance: what the help procedure showed of the capture instance.
+    :param instance: the capture instance, when the help procedure returns it.
     :param other_instances: names of the table's (or database's) other visible capture instances.
     :param select_denied: captured columns that the login may not SELECT.
-    :param may_read_changes: SELECT on the change table.
+    :param may_read_changes: whether the login has SELECT on the change table.
     :param in_gating_role: membership of the instance's role; None without a role.
     :param row_level_security: an enabled security policy filters the table.
-    :param may_unmask: the login reads masked columns as they are.
+    :param may_unmask: the login reads the values of masked columns.
     :param last_capture_age_seconds: since the newest entry of ``cdc.lsn_time_mapping``.
     :param snapshot_allowed: ALLOW_SNAPSHOT_ISOLATION is on.
     :param partitioned: the table is partitioned, so partitions may be switched without changes.
-    :param code_pages: of the collations that differ from the database's, and of that one; empty where all
-        are alike.
+    :param code_pages: code pages of the database's collation and of those that differ from it; empty when
+        none differs.
     """
 
     capture_instance: str

@@ -1,4 +1,4 @@
-"""State that Delta transactions hold: of bronze, and of silver."""
+"""The state of bronze and of silver, stored in Delta transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Every change in ``(base, changes]`` is in bronze, none is missing."""
+    """Hold the LSN span ``(base, changes]`` of which bronze has every change."""
 
     base: Lsn
     changes: Lsn
@@ -21,14 +21,14 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class BronzeState:
-    """The state at one version of bronze, read with the handle that a commit will use.
+    """Hold the state at one version of bronze, read with the handle that a commit will use.
 
-    :param version: of the Delta table.
+    :param version: version of the Delta table.
     :param snapshot: S of the newest complete snapshot.
     :param open: S of the newest chunked snapshot that was opened.
     :param coverage: of changes; None before the first snapshot.
-    :param abandoned: chunked snapshots up to this S that were not complete have been given up.
-    :param source_object: object id of the source table that was loaded; None until a commit records it.
+    :param abandoned: incomplete chunked snapshots up to this S have been abandoned.
+    :param source_object: object id of the loaded source table; None until a commit records it.
     """
 
     version: int
@@ -40,22 +40,22 @@ class BronzeState:
 
     @property
     def unfinished(self) -> Lsn | None:
-        """S of the chunked snapshot that is being loaded: open, above the complete one, not given up."""
+        """S of the chunked snapshot that is being loaded: open, above the complete one, not abandoned."""
         over = [lsn for lsn in (self.snapshot, self.abandoned) if lsn is not None]
         return self.open if self.open is not None and all(self.open > lsn for lsn in over) else None
 
     @property
     def newest(self) -> Lsn | None:
-        """The largest S that bronze knows, complete or open."""
+        """The largest S in bronze, complete or open."""
         return max((lsn for lsn in (self.snapshot, self.open) if lsn is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Which source table a bronze table belongs to (table property ``mssql_cdc.source``).
+    """Identify the source table of a bronze table (table property ``mssql_cdc.source``).
 
-    :param object_id: of the table that has this name now, where a server was asked; another table of the
-        same name has another one. Not part of the property, and not compared.
+    :param object_id: object id of the table that now has this name, when it was read from the server; not
+        part of the property, and not compared.
     """
 
     conn_id: str
@@ -66,27 +66,28 @@ class SourceIdentity:
 
     @property
     def label(self) -> str:
-        """For people: connection, database, schema and table."""
+        """Connection, database, schema and table, for messages."""
         return f"{self.conn_id}: {self.database}.{self.schema}.{self.table}"
 
 
 STATE_RULE = 4
-"""Version of the state rule (DESIGN, ADR 10); rows that another version made are built again."""
+"""Version of the state rule (ADR 10); silver that another version built is rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilverPosition:
-    """What silver's rows were built from; kept in its transactions, in the same commit as the rows.
+    """Hold what silver's rows were built from; stored in the same commit as the rows.
 
-    :param bronze: a number of 63 bits that stands for bronze's table id: a bronze that is made anew at the
-        same place counts its versions from zero.
-    :param version: of bronze; every change row in it is in silver.
-    :param snapshot: S of the snapshot whose rows silver began with.
-    :param changes: how far bronze's changes reached then.
-    :param rule: version of the state rule that made the rows; 0 for one that recorded none.
-    :param doubled: keys that stand twice in the snapshot and that no change names: they are looked at again
-        once changes have passed the horizon.
+    :param bronze: a number of 63 bits derived from bronze's table id.
+    :param version: version of bronze; silver includes every change row in it.
+    :param snapshot: S of the snapshot that silver was built from.
+    :param changes: LSN at which bronze's changes ended.
+    :param rule: version of the state rule that built the rows; 0 when none was recorded.
+    :param doubled: keys that occur twice in the snapshot and in no change; silver is rebuilt for them once
+        changes have passed the horizon.
     """
+
+    # Versions alone do not identify bronze: a table that is created again at the same path starts at zero.
 
     bronze: int
     version: int
@@ -98,13 +99,13 @@ class SilverPosition:
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """What a merge or a rebuild did to silver, in rows and in files.
+    """Count what a merge or a rebuild changed in silver, in rows and in files.
 
-    :param changed_keys: keys that bronze's new change rows name.
+    :param changed_keys: keys in bronze's new change rows.
     :param inserted: rows of keys that silver did not have.
-    :param updated: rows that took the place of a row of the same key.
-    :param deleted: rows that were taken out.
-    :param files_kept: files that were not touched.
+    :param updated: rows that replaced a row of the same key.
+    :param deleted: rows that were removed.
+    :param files_kept: files that were not rewritten.
     """
 
     changed_keys: int = 0

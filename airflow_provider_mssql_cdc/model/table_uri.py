@@ -1,4 +1,4 @@
-"""Places of Delta tables: one canonical text for each, whether or not anything is there. Pure."""
+"""Canonical URIs of Delta tables: one spelling for each path. Pure: nothing is looked up."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _OBJECT_STORES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
 
 
 def canonical_uri(text: str) -> str:
-    """The one spelling of a place: absolute path, or URI without doubled or trailing slashes.
+    """Return the canonical spelling: an absolute path, or a URI without doubled or trailing slashes.
 
-    ``/lake/orders/`` and ``file:///lake/orders`` are one place. Symbolic links are not followed: what they
-    point to may differ between workers, as a relative path does, which is refused.
+    ``/lake/orders/`` and ``file:///lake/orders`` are equal.
+
+    :raises ConfigurationError: a relative path, or a URI that cannot hold a Delta table.
     """
+    # Symbolic links are not followed: their targets may differ between workers, like relative paths.
     if text != text.strip() or not text:
         raise ConfigurationError(f"must not be empty or begin or end with a blank, got {text!r}")
     if not _URI.match(text):
@@ -51,7 +53,8 @@ def canonical_uri(text: str) -> str:
 
 
 def _canonical_path(text: str) -> str:
-    """delta-rs decodes %41 to A in some of its steps only, and panics at brackets (tried, 1.6.6)."""
+    """Return an absolute path without ``.``, ``..`` and doubled slashes."""
+    # delta-rs decodes %41 to A in only some of its steps, and panics at brackets (tried with 1.6.6).
     path = "/" + os.path.abspath(text).lstrip("/")  # noqa: PTH100 - Path.absolute() keeps '..'
     if found := _UNUSABLE_IN_PATHS.search(path):
         raise ConfigurationError(f"must not hold {found[0]!r}, which delta-rs cannot write to, got {path!r}")
@@ -59,14 +62,14 @@ def _canonical_path(text: str) -> str:
 
 
 def plans_uri(bronze: str) -> str:
-    """Where the plans of a bronze table's chunked snapshots are kept."""
+    """Return the URI of the table that stores the plans of a bronze table's chunked snapshots."""
     return f"{canonical_uri(bronze)}_plans"
 
 
 def uri_problems(places: Mapping[str, str]) -> list[str]:
-    """What is wrong with the places of one source table's Delta tables: unusable, or one for two tables.
+    """List the problems of one source table's paths: an unusable path, or one path for two tables.
 
-    :param places: path or URI by the name of the argument; ``bronze`` has its plans beside it.
+    :param places: path or URI by the name of the argument; ``bronze`` implies its plans table.
     """
     problems, taken = [], dict[str, str]()
     for name, text in places.items():
