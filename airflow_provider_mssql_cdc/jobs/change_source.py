@@ -34,6 +34,7 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 from airflow_provider_mssql_cdc.tsql import cdc
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.jobs.first_answers import FirstAnswers
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -126,10 +127,13 @@ class ChangeSource:
         try:
             return self.available(refreshed(self.session, instance))
         except SourceObjectMissing as exc:
-            raise NotReadyYet(
-                f"{self.table.label}: capture instance {instance.name} was dropped or made anew while it was "
-                "read; nothing of this window was committed. The next attempt sees what is there now"
-            ) from exc
+            raise self._gone(instance) from exc
+
+    def _gone(self, instance: CaptureInstance) -> NotReadyYet:
+        return NotReadyYet(
+            f"{self.table.label}: capture instance {instance.name} was dropped or made anew while it was "
+            "read; nothing of this window was committed. The next attempt sees what is there now"
+        )
 
     def recorded(self, instance: CaptureInstance) -> RecordedColumns:
         """What the instance records; asked once.
@@ -141,9 +145,10 @@ class ChangeSource:
         return self._recorded[instance.identity]
 
     def _plan(self, instance: CaptureInstance) -> RecordedColumns:
-        rows = self.session.rows(cdc.captured_columns(instance.name), doing="asking for captured columns")
-        ids = {row["column_name"]: int(row["column_id"]) for row in rows}
+        ids = dict(self._recorded_ids(instance))
         stored = described_columns(self.session, instance.change_table_id)
+        if not stored:  # every change table has columns of its own
+            raise self._gone(instance)
         source = {(column.name, column.column_id): column for column in self.description.columns}
         columns = [
             _as_recorded(column, source.get((column.name, ids[column.name])))
@@ -161,6 +166,12 @@ class ChangeSource:
             recorded=frozenset(ids.items()),
             has_command_id=any(column.name == _COMMAND_ID for column in stored),
         )
+
+    def _recorded_ids(self, instance: CaptureInstance) -> frozenset[tuple[str, int]]:
+        if instance.identity == self.instance.identity:  # described already, on this session
+            return self.description.recorded
+        rows = self.session.rows(cdc.captured_columns(instance.name), doing="asking for captured columns")
+        return frozenset((row["column_name"], int(row["column_id"])) for row in rows)
 
 
 def _as_recorded(stored: Column, source: Column | None) -> Column:
@@ -216,7 +227,7 @@ log = logging.getLogger(__name__)
 WINDOW_COMMITS = 100_000
 """Commits of the database after which a window ends when nothing else is asked for."""
 
-QUIET_SECONDS = 300.0
+QUIET_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +240,8 @@ class ChangesRequest:
     :param start_now: where there is no coverage let it begin at what capture has reached.
     :param max_commits: commits of the database per window, and so per Delta commit; None leaves it open.
     :param accept_nulls: columns that bronze does not have are added, NULL in the rows so far.
-    :param quiet_seconds: a position is moved without rows when its commit time is this much older.
+    :param quiet_seconds: a position is moved without rows when its commit time is this much older, or a
+        quarter of retention.
     """
 
     table: MssqlCdcTable
@@ -292,6 +304,7 @@ class ChangesRun:
     source: ChangeSource
     bronze: Bronze
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    first: FirstAnswers | None = None
     notes: list[str] = field(default_factory=list)
     judged: set[str] = field(default_factory=set)
 

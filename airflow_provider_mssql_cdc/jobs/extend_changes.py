@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
@@ -17,7 +18,8 @@ from airflow_provider_mssql_cdc.jobs.change_source import (
     merged,
 )
 from airflow_provider_mssql_cdc.jobs.facts import write_change_facts, write_missing_facts, write_window_facts
-from airflow_provider_mssql_cdc.jobs.guards import refuse_gap, refuse_other_history
+from airflow_provider_mssql_cdc.jobs.first_answers import ask_first
+from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
@@ -40,6 +42,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.windows import (
     DataInterval,
     Extend,
+    InstanceChanges,
     NothingToDo,
     Reading,
     Repair,
@@ -49,7 +52,6 @@ from airflow_provider_mssql_cdc.planning.windows import (
     readings_of,
 )
 from airflow_provider_mssql_cdc.source.watermarks import (
-    capture_trouble,
     commit_time,
     commits_before,
     how_far,
@@ -179,9 +181,9 @@ def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
         source = ChangeSource(session, request.table)
         bronze = _ready(request, source, bronze)
         run = ChangesRun(request, session, source, bronze)
-        refuse_other_history(session, source.instance, bronze=bronze, label=request.table.label)
+        run.first = ask_first(session, source.instance, bronze=bronze, label=request.table.label)
         write_missing_facts(run)
-        if trouble := capture_trouble(session):
+        if trouble := run.first.trouble:
             run.note(trouble.sentence, level=logging.WARNING if trouble.seen else logging.INFO)
         outcome = _act(run)
         if request.attempt.try_number > 1:
@@ -213,7 +215,7 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
 def _act(run: ChangesRun) -> Outcome:
     interval = run.request.interval
     if not run.request.to_interval_end or interval is None:
-        available = run.source.available()
+        available = _available(run)
         return extend_changes(run, available.captured or available.reached)
     return _by_interval(run, interval)
 
@@ -250,7 +252,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
     Another run that extends the same table meanwhile makes a window lose; this one then goes on from there.
     """
     first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
-    while (reading := _next_reading(run, bound)) is not None:
+    while not _rests(run, bound) and (reading := _next_reading(run, bound)) is not None:
         try:
             rows = _extend_once(run, Window(run.position, reading.until), reading.available.instance)
         except PositionMoved as exc:
@@ -273,7 +275,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
         until=run.position,
         counts=counts,
         windows=windows,
-        until_ts=commit_time(run.session, run.position),
+        until_ts=_position_time(run),
         notes=tuple(run.notes),
         version=run.bronze.version,
         committed=counts.rows > 0 or _committed_before(run),
@@ -293,7 +295,7 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
 
     :raises RetentionGap: nobody keeps what follows.
     """
-    configured, position = run.source.available(), run.position
+    configured, position = _available(run), run.position
     others = () if configured.continues(position) else run.source.other_instances()
     reading = choose_reading(position, configured, others=others, bound=bound)
     if reading is None:
@@ -302,12 +304,44 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
     return reading if reading.until > position else None
 
 
+def _available(run: ChangesRun) -> InstanceChanges:
+    """What the configured instance can give; as it was asked first, until the position moves."""
+    if run.first is not None and run.first.position == run.position:
+        return run.first.available
+    return run.source.available()
+
+
+def _position_time(run: ChangesRun) -> datetime | None:
+    if run.first is not None and run.first.position == run.position:
+        return run.first.position_time
+    stamp = run.state.stamp
+    return (
+        stamp.time
+        if stamp is not None and stamp.lsn == run.position
+        else commit_time(run.session, run.position)
+    )
+
+
+def _rests(run: ChangesRun, bound: Lsn) -> bool:
+    """Whether the first answers show that there is nothing to read, and the position need not move.
+
+    One that has to move takes the way of rows: the columns are looked at, and a change of the table noticed.
+    """
+    first = run.first
+    if first is None or not first.has_nothing_up_to(bound, position=run.position):
+        return False
+    if bound <= run.position:
+        return True
+    newest = first.newest
+    return _stays(run, newest if newest and newest.lsn == bound else _stamp(run.session, bound))
+
+
 def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> WindowRows | None:
     """Read one window and commit it; None when it was quiet and the position stays."""
     before = run.state
     batch = before.batch + 1
-    rows = _read_on(run, window, instance, batch=batch, stamp=before.stamp)
-    if not rows.files and _stays(run, rows, before.stamp):
+    rows = _read_on(run, window, instance, batch=batch)
+    if not rows.files and _stays(run, _end_of(run, rows)):
         return None
     metadata = change_metadata(
         rows.window,
@@ -323,7 +357,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
             rows.files,
             identity=run.source.identity,
             batch=batch,
-            stamp=rows.until or _stamp(run.session, rows.window.until),
+            stamp=_end_of(run, rows),
             instance=mark_of(instance),
             user_metadata=metadata,
         )
@@ -335,9 +369,7 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     return rows
 
 
-def _read_on(
-    run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int, stamp: CommitStamp | None
-) -> WindowRows:
+def _read_on(run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int) -> WindowRows:
     """A window's rows, cut where enough commits were read: not where these moved nothing.
 
     Commits of other tables count as well. A position that stays would find the same ones again, for ever.
@@ -345,20 +377,26 @@ def _read_on(
     limit = run.request.max_commits or WINDOW_COMMITS
     prefix = change_prefix("changes", batch, window)
     rows = read_window(run, window, instance, batch=batch, limit=limit, prefix=prefix)
-    while not rows.files and rows.window.until < window.until and _stays(run, rows, stamp):
+    while not rows.files and rows.window.until < window.until and _stays(run, _end_of(run, rows)):
         rest = Window(rows.window.until, window.until)
         rows = merged(rows, read_window(run, rest, instance, batch=batch, limit=limit, prefix=prefix))
     return rows
 
 
-def _stays(run: ChangesRun, rows: WindowRows, stamp: CommitStamp | None) -> bool:
-    snapshot = run.bronze.state.snapshot
+def _end_of(run: ChangesRun, rows: WindowRows) -> CommitStamp | None:
+    return rows.until or _stamp(run.session, rows.window.until)
+
+
+def _stays(run: ChangesRun, until: CommitStamp | None) -> bool:
+    """Whether a position stays where it is when there is no change up to ``until``."""
+    snapshot, stamp = run.bronze.state.snapshot, run.state.stamp
     return not moves_without_rows(
         run.position,
-        rows.until or _stamp(run.session, rows.window.until),
+        until,
         stamp=stamp,
         horizon=None if snapshot is None else read_horizon(run.bronze.table, snapshot),
         quiet_seconds=run.request.quiet_seconds,
+        kept_since=None if run.first is None else run.first.kept_since,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,10 @@ from airflow_provider_mssql_cdc.source.watermarks import (
     zone_of,
 )
 from airflow_provider_mssql_cdc.tsql import cdc
+from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 if TYPE_CHECKING:
-    from airflow_provider_mssql_cdc.source.session import SourceSession
+    from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 
 
 log = logging.getLogger(__name__)
@@ -62,15 +64,51 @@ def refuse_other_history(
     :raises ReplicaBehind: a replica that has not got there yet; another attempt may find it caught up.
     :raises StateDamaged: another history is proven.
     """
-    coverage = bronze.state.coverage
-    if coverage is None:
+    if bronze.state.coverage is None:
         return
-    above = [lsn for lsn in (bronze.state.newest,) if lsn is not None and lsn > coverage.changes]
-    stored = _stored(bronze, coverage.changes, above)
-    row = _asked(session, instance, [stamp.lsn for stamp in stored])
+    asked = history_question(session, instance, bronze=bronze)
+    (answer,) = session.answers([asked.statement], doing=_ASKING)
+    judge_history(session, instance, asked, answer, label=label)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuestion:
+    """What a server is asked to tell its history from another one's.
+
+    :param position: that changes have reached.
+    :param above: the newest snapshot's LSN, where it is above the position.
+    :param stored: what bronze holds with a commit time, in the order of the statement's entries.
+    """
+
+    position: Lsn
+    above: tuple[Lsn, ...]
+    stored: tuple[CommitStamp, ...]
+    statement: Statement
+
+
+def history_question(session: SourceSession, instance: CaptureInstance, *, bronze: Bronze) -> HistoryQuestion:
+    """The question about a bronze that has coverage; whoever asks it does so outside any transaction."""
+    coverage, newest = bronze.state.coverage, bronze.state.newest
+    assert coverage is not None
+    above = (newest,) if newest is not None and newest > coverage.changes else ()
+    stored = tuple(_stored(bronze, coverage.changes, above))
+    statement = cdc.history(instance.name, [stamp.lsn for stamp in stored], zone_of(session))
+    return HistoryQuestion(coverage.changes, above, stored, statement)
+
+
+def judge_history(
+    session: SourceSession, instance: CaptureInstance, asked: HistoryQuestion, answer: Answer, *, label: str
+) -> None:
+    """Judge the answer to :func:`history_question`.
+
+    :raises ReplicaBehind: a replica that has not got there yet; another attempt may find it caught up.
+    :raises StateDamaged: another history is proven.
+    """
+    stored = asked.stored
+    row = _answered(session, answer, entries=len(stored))
     reached = _reached(instance, Lsn.from_server(row["max_lsn"]))
     is_replica = row["updateability"] == "READ_ONLY"
-    needed = coverage.changes if is_replica else max([coverage.changes, *above])
+    needed = asked.position if is_replica else max([asked.position, *asked.above])
     if reached is None or needed > reached:
         reached = _reached_by_any(session, instance, reached)
         _refuse_ahead(needed, reached, label, is_replica=is_replica)
@@ -138,10 +176,10 @@ def _stored(bronze: Bronze, position: Lsn, above: Iterable[Lsn]) -> list[CommitS
     return list(found.values())
 
 
-def _asked(session: SourceSession, instance: CaptureInstance, lsns: list[Lsn]) -> dict[str, Any]:
+def _answered(session: SourceSession, answer: Answer, *, entries: int) -> dict[str, Any]:
     """The answers; of a login that may not read the mapping those that need no right."""
     try:
-        return session.row(cdc.history(instance.name, lsns, zone_of(session)), doing=_ASKING)
+        return answer.row
     except (PermissionDenied, SourceObjectMissing) as exc:
         log.warning("commits cannot be compared with the server's (%s)", exc)
     reached = captured(session)
@@ -150,7 +188,7 @@ def _asked(session: SourceSession, instance: CaptureInstance, lsns: list[Lsn]) -
         "smallest": None,
         "low": None,
         "updateability": "READ_ONLY" if is_read_only(session) else "READ_WRITE",
-        **{f"entry_{number}": None for number in range(len(lsns))},
+        **{f"entry_{number}": None for number in range(entries)},
     }
 
 

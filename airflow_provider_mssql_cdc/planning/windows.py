@@ -238,20 +238,36 @@ def moves_without_rows(
     stamp: CommitStamp | None,
     horizon: ReadHorizon | None,
     quiet_seconds: float,
+    kept_since: datetime | None,
 ) -> bool:
     """Decide whether a position moves although no change was found.
 
     :param until: the new position; None when its commit time is unknown.
     :param stamp: an LSN at or below the position with its commit time, when bronze recorded one.
-    :param quiet_seconds: seconds of commit time between two such moves.
+    :param quiet_seconds: seconds of commit time between two such moves, at most.
+    :param kept_since: commit time of the oldest change that is retained; None when it is unknown.
     """
     # Each move is a Delta commit: rare moves keep the log of a table without changes short. A move past the
-    # horizon of the snapshot is always made, since a merge may wait for it.
+    # horizon of the snapshot is always made, since a merge may wait for it. CDC cleanup would purge past a
+    # position that stays, and such a gap cannot be told from a loss: so it moves well before.
     if stamp is None or until is None:
         return True
+    quiet_seconds = min(quiet_seconds, _longest_rest(until, kept_since))
     if horizon is not None and not _is_past(CommitStamp(position, stamp.time), horizon):
         return _is_past(until, horizon) or _older(stamp, until, quiet_seconds)
     return _older(stamp, until, quiet_seconds)
+
+
+def _longest_rest(until: CommitStamp, kept_since: datetime | None) -> float:
+    """Return a quarter of the retained time in seconds.
+
+    Nothing has been purged of a new instance, so the retained time is short there and says nothing.
+    """
+    kept_seconds = 0.0 if kept_since is None else (until.time - kept_since).total_seconds()
+    return max(_SHORTEST_REST_SECONDS, kept_seconds / 4)
+
+
+_SHORTEST_REST_SECONDS = 300.0
 
 
 def _older(stamp: CommitStamp, until: CommitStamp, seconds: float) -> bool:

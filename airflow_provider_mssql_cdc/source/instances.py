@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mssql_cdc.errors import ConfigurationError, SourceObjectMissing
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.source.session import SourceSession
+from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 from airflow_provider_mssql_cdc.tsql import cdc
 
 _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
@@ -43,14 +43,20 @@ def choose_instance(found: Sequence[CaptureInstance], name: str) -> CaptureInsta
     return equal[0] if equal else None
 
 
-def refreshed(session: SourceSession, instance: CaptureInstance) -> CaptureInstance:
+def refreshed(
+    session: SourceSession, instance: CaptureInstance, *, listed: Answer | None = None
+) -> CaptureInstance:
     """The same instance as it is now; its low endpoint moves.
 
+    :param listed: the instances of its table, where they have just been asked for.
     :raises SourceObjectMissing: it is gone, or its change table is another one.
     """
     found: tuple[CaptureInstance, ...] = ()
     with contextlib.suppress(SourceObjectMissing):  # no instance at all is an error to the procedure
-        found = visible_instances(session, (instance.source_schema, instance.source_table))
+        if listed is None:
+            found = visible_instances(session, (instance.source_schema, instance.source_table))
+        else:
+            found = tuple(instance_of(row) for row in listed.rows)
     same = [other for other in found if other.identity == instance.identity]
     if not same:
         where = f"{instance.source_schema}.{instance.source_table}"

@@ -85,18 +85,21 @@ class Standing:
 def standing(session: SourceSession, instance: CaptureInstance, lsn: Lsn) -> Standing:
     """:func:`now`, then :func:`low`, then :func:`commit_time`, in one round trip.
 
-    In this order: the commit time of an LSN that ``now()`` has reached is there to be asked for, and a low
-    watermark that is asked for after ``now()`` can only be higher, which refuses more.
+    The commit time of an LSN that ``now()`` has reached is there to be asked for; a low watermark that is
+    asked for after ``now()`` can only be higher, which refuses more. Last comes whether the instance is still
+    there, which decides where it has no low end.
 
     :raises NotReadyYet: no watermark is known.
     :raises SourceObjectMissing: the instance is gone.
     """
-    reached, lowest, time = session.answers(
-        [cdc.max_lsn(), cdc.min_lsn(instance.name), cdc.commit_time(lsn, zone_of(session))], doing=_ASKING
+    of_table = cdc.instances((instance.source_schema, instance.source_table))
+    reached, lowest, time, listed = session.answers(
+        [cdc.max_lsn(), cdc.min_lsn(instance.name), cdc.commit_time(lsn, zone_of(session)), of_table],
+        doing=_ASKING,
     )
     return Standing(
         _now_of(session, instance, reached.row["max_lsn"]),
-        low_of(session, instance, lowest.row["min_lsn"]),
+        low_of(session, instance, lowest.row["min_lsn"], listed=listed),
         time_of(session, lsn, time),
     )
 
@@ -111,10 +114,17 @@ def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple
     return low_of(session, instance, lowest["min_lsn"]), Lsn.from_server(reached["max_lsn"])
 
 
-def low_of(session: SourceSession, instance: CaptureInstance, min_lsn: str | None) -> Lsn:
-    """:func:`low` of an answer to :func:`~..tsql.cdc.min_lsn`."""
+def low_of(
+    session: SourceSession, instance: CaptureInstance, min_lsn: str | None, *, listed: Answer | None = None
+) -> Lsn:
+    """:func:`low` of an answer to :func:`~..tsql.cdc.min_lsn`.
+
+    :param listed: the table's capture instances, where they were asked for after it.
+    """
     lowest = Lsn.from_server(min_lsn)
-    start = instance.start_lsn if lowest is not None else refreshed(session, instance).start_lsn
+    start = (
+        instance.start_lsn if lowest is not None else refreshed(session, instance, listed=listed).start_lsn
+    )
     known = [lsn for lsn in (lowest, start) if lsn is not None]
     if not known:
         raise NotReadyYet(f"{session.settings.label}: {instance.name} has no low watermark, {_NOT_READY}")
@@ -228,13 +238,21 @@ def newest_of(session: SourceSession, answer: Answer) -> tuple[datetime | None, 
 
     (None, None) where the mapping is empty or this login may not read it.
     """
-    if isinstance(answer.error, (PermissionDenied, SourceObjectMissing)) or not answer.rows:
+    newest = stamp_of(session, answer)
+    if newest is None:
         return None, None
-    row = answer.row
-    time, asked = _instant(session, Lsn.parse(row["lsn"]), row), utc_of(row["utc_now"])
-    assert time is not None
+    asked = utc_of(answer.row["utc_now"])
     assert asked is not None
-    return time, (asked - time).total_seconds()
+    return newest.time, (asked - newest.time).total_seconds()
+
+
+def stamp_of(session: SourceSession, answer: Answer) -> CommitStamp | None:
+    """The one entry of ``cdc.lsn_time_mapping`` that an answer holds; None where there is none to be seen."""
+    if isinstance(answer.error, (PermissionDenied, SourceObjectMissing)) or not answer.rows:
+        return None
+    lsn = Lsn.parse(answer.row["lsn"])
+    time = _instant(session, lsn, answer.row)
+    return None if time is None else CommitStamp(lsn, time)
 
 
 def zone_of(session: SourceSession) -> cdc.ServerZone:
@@ -345,10 +363,15 @@ def how_far(session: SourceSession) -> str:
     return f"{said}capture is at {captured(session) or 'no LSN yet'}{todo}"
 
 
-def capture_trouble(session: SourceSession, *, stale_seconds: float = STALE_SECONDS) -> CaptureTrouble | None:
-    """What is wrong with capture as far as this login can tell; None when it works."""
+def capture_trouble(
+    session: SourceSession, *, stale_seconds: float = STALE_SECONDS, told: Answer | None = None
+) -> CaptureTrouble | None:
+    """What is wrong with capture as far as this login can tell; None when it works.
+
+    :param told: the answer to :func:`~..tsql.cdc.newest_mapping`, where that was asked already.
+    """
     with contextlib.suppress(PermissionDenied, SourceObjectMissing, StatementFailed):
-        newest, age_seconds = newest_capture(session)
+        newest, age_seconds = newest_capture(session) if told is None else newest_of(session, told)
         if age_seconds is None:
             return CaptureTrouble(
                 "whether the capture job runs cannot be told: cdc.lsn_time_mapping is empty or this login "

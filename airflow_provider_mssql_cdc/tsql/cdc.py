@@ -96,6 +96,20 @@ def min_lsn(capture_instance: str) -> Statement:
     )
 
 
+def first_mapping_kept(capture_instance: str, zone: ServerZone = ServerZone()) -> Statement:
+    """The first entry of ``cdc.lsn_time_mapping`` at or above the instance's low end: lsn, utc_time,
+    near_change. The low end itself need not be an entry, as long as cleanup has not moved it."""
+    return Statement(
+        "SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
+        f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time,\n"
+        f"       {zone.near_change('m.tran_end_time')} AS near_change\n"
+        "FROM cdc.lsn_time_mapping AS m\n"
+        "WHERE m.start_lsn >= sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128)))\n"
+        "ORDER BY m.start_lsn",
+        {"instance": capture_instance, **zone.parameters},
+    )
+
+
 def read_horizon() -> Statement:
     """After a read's last row: the server's clock in UTC, as utc_time, and its max LSN, as max_lsn.
 

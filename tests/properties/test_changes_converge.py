@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import RetentionGap, RetryableError
-from tests.support.changes_world import ChangesWorld, some_text
+from tests.support.changes_world import CHANGE_ROWS, ChangesWorld, some_text
 
 ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "4"))
 STEPS = 14
@@ -83,7 +83,7 @@ class Round:
                 trouble
             ]
             after = self.rng.choice([None, 0, 1])
-            self.server.faults.run(r"FROM \[cdc\]", meanwhile, after_rows=after)
+            self.server.faults.run(CHANGE_ROWS, meanwhile, after_rows=after)
         self.attempt()
         self.server.faults.clear()
 

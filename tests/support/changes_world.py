@@ -26,6 +26,8 @@ from airflow_provider_mssql_cdc.planning.windows import DataInterval
 from tests.support.delta_rows import delta_rows
 from tests.support.rebuild import rebuild
 
+CHANGE_ROWS = r"FROM \[cdc\].*ROWCOUNT_BIG"
+"""The statement that reads a window's rows, and not the one that asks whether there are any."""
 CDC_COLUMNS = ("_start_lsn", "_command_id", "_seqval", "_operation")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConnectionBroken, RetentionGap
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
-from tests.support.changes_world import ChangesWorld
+from tests.support.changes_world import CHANGE_ROWS, ChangesWorld
 
 Worlds = Iterator[ChangesWorld]
 
@@ -36,7 +37,7 @@ def commits(world: ChangesWorld) -> int:
 
 
 def change_reads(world: ChangesWorld) -> list[str]:
-    return [each.sql for each in world.server.faults.log() if "FROM [cdc]" in each.sql]
+    return [each.sql for each in world.server.faults.log() if re.search(CHANGE_ROWS, each.sql, re.DOTALL)]
 
 
 def test_without_a_snapshot_a_run_is_skipped_and_says_what_is_missing(world: ChangesWorld) -> None:
@@ -126,7 +127,7 @@ def test_what_was_read_before_a_broken_connection_stays(world: ChangesWorld) -> 
     world.bootstrap()
     for number in range(10, 16):
         world.insert(number)
-    world.server.faults.drop(r"FROM \[cdc\]", occurrence=3)
+    world.server.faults.drop(CHANGE_ROWS, occurrence=3)
     with pytest.raises(ConnectionBroken):
         world.changes(max_commits=2)
     assert sum(world.change_rows().values()) == 4
@@ -135,20 +136,54 @@ def test_what_was_read_before_a_broken_connection_stays(world: ChangesWorld) -> 
     assert sum(world.change_rows().values()) == 6
 
 
-def test_a_quiet_tables_position_moves_every_few_minutes_and_without_rows(world: ChangesWorld) -> None:
+def test_a_quiet_tables_position_moves_every_hour_and_without_rows(world: ChangesWorld) -> None:
+    world.tick()
+    world.tick(3 * 24 * 3600)
     world.bootstrap()
     world.insert(4)
     world.tick(5)
     world.changes()
-    position, version = world.position(), commits(world)
-    world.tick(200)
-    assert world.changes().windows == 0
+    position, version, facts = world.position(), commits(world), len(world.facts("changes"))
+    for _ in range(3):
+        world.tick(1150)
+        assert world.changes().windows == 0
     assert (world.position(), commits(world)) == (position, version)
+    assert len(world.facts("changes")) == facts
     world.tick(200)
     assert world.changes().windows == 1
     assert world.position() > position
     assert commits(world) == version + 1
     assert world.change_rows() == world.recorded_rows()
+
+
+def test_a_quiet_position_is_never_overtaken_by_cleanup(world: ChangesWorld) -> None:
+    """Retention of an hour, a run every ten minutes: the position moves before a quarter of it has passed."""
+    world.bootstrap()
+    ticks: list[str] = []
+    for _ in range(30):
+        at = world.tick(600)
+        ticks.append(world.execute("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1)")[0][0])
+        assert world.changes().counts.rows == 0, at
+        if len(ticks) > 6:
+            world.server.cleanup(up_to=ticks[-6])
+    world.insert(4)
+    assert world.changes().counts.inserts == 1
+    assert world.rebuilt() == world.source()
+
+
+def test_a_change_that_comes_while_a_quiet_run_asks_is_read_by_this_run_or_the_next(
+    world: ChangesWorld,
+) -> None:
+    world.bootstrap()
+    world.tick(5)
+    world.changes()
+    for number in (4, 5):
+        world.tick(5)
+        world.server.faults.run("AS found", lambda number=number: world.insert(number), at_end=number == 5)  # type: ignore[misc]
+        world.changes()
+    world.changes()
+    assert world.change_rows() == world.recorded_rows()
+    assert world.rebuilt() == world.source()
 
 
 def test_a_quiet_position_passes_the_snapshots_horizon_at_once(world: ChangesWorld) -> None:
@@ -233,7 +268,7 @@ def test_two_runs_at_once_add_every_change_once(world: ChangesWorld) -> None:
     world.bootstrap()
     world.insert(4, 5)
     inner: list[object] = []
-    world.server.faults.run(r"FROM \[cdc\]", lambda: inner.append(world.run()), after_rows=1)
+    world.server.faults.run(CHANGE_ROWS, lambda: inner.append(world.run()), after_rows=1)
     outer = world.changes()
     (done,) = inner
     assert isinstance(done, ChangesDone)
@@ -264,7 +299,7 @@ def test_a_window_is_not_committed_when_cleanup_overtook_the_read(world: Changes
     world.bootstrap()
     world.insert(4, 5, 6)
     low = world.execute("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1)")[0][0]
-    world.server.faults.run(r"FROM \[cdc\]", lambda: world.server.cleanup(up_to=low), after_rows=0)
+    world.server.faults.run(CHANGE_ROWS, lambda: world.server.cleanup(up_to=low), after_rows=0)
     position, version = world.position(), commits(world)
     with pytest.raises(RetentionGap):
         world.changes()
@@ -382,7 +417,7 @@ def test_a_repair_meanwhile_overtaken_by_an_optimize_doubles_nothing(world: Chan
     def compact() -> None:
         DeltaTable(world.table.bronze).optimize.compact()
 
-    world.server.faults.run(r"FROM \[cdc\]", compact, after_rows=0)
+    world.server.faults.run(CHANGE_ROWS, compact, after_rows=0)
     world.interval(NINE, TEN)
     assert world.change_rows() == world.recorded_rows()
 
@@ -443,7 +478,7 @@ def test_files_of_an_attempt_that_was_killed_go_with_the_next_try(world: Changes
 def after_the_rows(world: ChangesWorld, call: Callable[[], object]) -> None:
     """Between the staging of the next window and its commit."""
     faults = world.server.faults
-    faults.run(r"FROM \[cdc\]", lambda: faults.run("fn_cdc_get_min_lsn", call), at_end=True)
+    faults.run(CHANGE_ROWS, lambda: faults.run("fn_cdc_get_min_lsn", call), at_end=True)
 
 
 @pytest.mark.parametrize("kind", ["repair", "changes"])

@@ -17,11 +17,12 @@ from airflow_provider_mssql_cdc.errors import (
     ReplicaBehind,
     RetentionGap,
     SchemaDrift,
+    SourceObjectMissing,
     StateDamaged,
 )
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from tests.support.changes_world import ChangesWorld
+from tests.support.changes_world import CHANGE_ROWS, ChangesWorld
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_an_instance_made_again_while_it_is_read_commits_nothing(world: ChangesW
         world.server.enable_cdc("dbo.orders")
         world.insert(7)
 
-    world.server.faults.run(r"FROM \[cdc\]", make_again, at_end=True)
+    world.server.faults.run(CHANGE_ROWS, make_again, at_end=True)
     position = world.position()
     with pytest.raises(MssqlCdcError) as caught:
         world.changes()
@@ -218,6 +219,44 @@ def test_rows_that_nobody_may_read_are_a_missing_right_and_not_an_empty_window(
     assert world.position() == position
 
 
+@pytest.mark.parametrize("captured", [False, True])
+def test_an_instance_made_again_while_a_quiet_run_asks_ends_nothing_quietly(
+    world: ChangesWorld, captured: bool
+) -> None:
+    """The new change table has none of the changes; that the old one is gone has to be noticed."""
+    world.bootstrap()
+    world.tick(5)
+    world.changes()
+    world.insert(4)
+    position = world.position()
+
+    def make_again() -> None:
+        disable(world)
+        world.server.enable_cdc("dbo.orders")
+        if captured:
+            world.tick()
+
+    world.server.faults.run("AS found", make_again)
+    with pytest.raises((RetentionGap, SourceObjectMissing)):
+        world.changes()
+    assert world.position() == position
+    with pytest.raises(RetentionGap):
+        world.changes()
+
+
+def test_changes_purged_before_a_quiet_run_asks_are_a_gap(world: ChangesWorld) -> None:
+    """The change table holds nothing above the position then, and is not quiet all the same."""
+    world.bootstrap()
+    world.tick(5)
+    world.changes()
+    world.insert(4)
+    world.tick(5)
+    newest = world.execute("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1)")[0][0]
+    world.server.faults.run("AS found", lambda: world.server.cleanup(up_to=newest))
+    with pytest.raises(RetentionGap):
+        world.changes()
+
+
 def test_error_313_is_a_range_that_was_purged(world: ChangesWorld) -> None:
     world.bootstrap()
     world.insert(4)
@@ -225,7 +264,7 @@ def test_error_313_is_a_range_that_was_purged(world: ChangesWorld) -> None:
         "An insufficient number of arguments were supplied for the procedure or function "
         "cdc.fn_cdc_get_all_changes_ ... ."
     )
-    world.server.faults.fail(r"FROM \[cdc\]", 313, text=text)
+    world.server.faults.fail(CHANGE_ROWS, 313, text=text)
     with pytest.raises(RetentionGap, match="purged"):
         world.changes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,30 @@ def test_a_quiet_position_moves_seldom(
     position = lsn(200)
     stamp = None if stamp_seconds is None else CommitStamp(position, NOON + timedelta(seconds=stamp_seconds))
     until = None if until_seconds is None else CommitStamp(lsn(400), NOON + timedelta(seconds=until_seconds))
-    assert moves_without_rows(position, until, stamp=stamp, horizon=horizon, quiet_seconds=300) is moves
+    asked: dict[str, Any] = {"stamp": stamp, "horizon": horizon, "quiet_seconds": 300}
+    assert moves_without_rows(position, until, kept_since=NOON - timedelta(days=3), **asked) is moves
+
+
+@pytest.mark.parametrize(
+    ("kept_hours", "rests_seconds"),
+    [
+        pytest.param(72, 3600, id="an hour of three days"),
+        pytest.param(4, 3600, id="an hour is a quarter"),
+        pytest.param(2, 1800, id="half an hour of two"),
+        pytest.param(0.1, 300, id="five minutes on a young instance"),
+        pytest.param(None, 300, id="five minutes where the server does not say"),
+    ],
+)
+def test_a_quiet_position_rests_for_a_quarter_of_retention_at_most(
+    kept_hours: float | None, rests_seconds: int
+) -> None:
+    position = lsn(200)
+    for seconds, moves in ((rests_seconds - 1, False), (rests_seconds, True)):
+        until = CommitStamp(lsn(400), NOON)
+        kept_since = None if kept_hours is None else NOON - timedelta(hours=kept_hours)
+        stamp = CommitStamp(position, NOON - timedelta(seconds=seconds))
+        asked: dict[str, Any] = {"stamp": stamp, "horizon": None, "quiet_seconds": 3600}
+        assert moves_without_rows(position, until, kept_since=kept_since, **asked) is moves
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,8 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
     "cdc_ddl_history": lambda: cdc.ddl_history("dbo_orders"),
     "cdc_max_lsn": cdc.max_lsn,
     "cdc_min_lsn": lambda: cdc.min_lsn("dbo_orders"),
+    "cdc_first_mapping_kept": lambda: cdc.first_mapping_kept("dbo_orders"),
+    "cdc_first_mapping_kept_by_zone": lambda: cdc.first_mapping_kept("dbo_orders", ZONE),
     "cdc_read_horizon": cdc.read_horizon,
     "cdc_server_clock": cdc.server_clock,
     "cdc_server_zone": cdc.server_zone,
