@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import RetentionGap
@@ -18,7 +17,14 @@ from airflow_provider_mssql_cdc.jobs.change_source import (
     merged,
 )
 from airflow_provider_mssql_cdc.jobs.facts import write_change_facts, write_missing_facts, write_window_facts
-from airflow_provider_mssql_cdc.jobs.first_answers import ask_first
+from airflow_provider_mssql_cdc.jobs.first_answers import (
+    ask_first,
+    available_now,
+    position_time,
+    rests,
+    stamp_at,
+    stays,
+)
 from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
@@ -29,7 +35,6 @@ from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.staged_files import change_prefix, discard, remove_dead_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import change_metadata
-from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.capture import (
     CaptureInstance,
     ChangeCounts,
@@ -42,24 +47,20 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.windows import (
     DataInterval,
     Extend,
-    InstanceChanges,
     NothingToDo,
     Reading,
     Repair,
     choose_reading,
     decide_interval,
-    moves_without_rows,
     readings_of,
 )
 from airflow_provider_mssql_cdc.source.watermarks import (
-    commit_time,
     commits_before,
     how_far,
 )
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
-    from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
 log = logging.getLogger(__name__)
@@ -205,7 +206,7 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
             bronze,
             start,
             identity=source.identity,
-            stamp=_stamp(source.session, start),
+            stamp=stamp_at(source.session, start),
             run_id=request.attempt.run_id,
         )
         log.info("%s: changes begin at %s, without the rows that are there", request.table.label, start)
@@ -215,7 +216,7 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
 def _act(run: ChangesRun) -> Outcome:
     interval = run.request.interval
     if not run.request.to_interval_end or interval is None:
-        available = _available(run)
+        available = available_now(run)
         return extend_changes(run, available.captured or available.reached)
     return _by_interval(run, interval)
 
@@ -252,7 +253,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
     Another run that extends the same table meanwhile makes a window lose; this one then goes on from there.
     """
     first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
-    while not _rests(run, bound) and (reading := _next_reading(run, bound)) is not None:
+    while not rests(run, bound) and (reading := _next_reading(run, bound)) is not None:
         try:
             rows = _extend_once(run, Window(run.position, reading.until), reading.available.instance)
         except PositionMoved as exc:
@@ -275,7 +276,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
         until=run.position,
         counts=counts,
         windows=windows,
-        until_ts=_position_time(run),
+        until_ts=position_time(run),
         notes=tuple(run.notes),
         version=run.bronze.version,
         committed=counts.rows > 0 or _committed_before(run),
@@ -295,7 +296,7 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
 
     :raises RetentionGap: nobody keeps what follows.
     """
-    configured, position = _available(run), run.position
+    configured, position = available_now(run), run.position
     others = () if configured.continues(position) else run.source.other_instances()
     reading = choose_reading(position, configured, others=others, bound=bound)
     if reading is None:
@@ -304,44 +305,12 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
     return reading if reading.until > position else None
 
 
-def _available(run: ChangesRun) -> InstanceChanges:
-    """What the configured instance can give; as it was asked first, until the position moves."""
-    if run.first is not None and run.first.position == run.position:
-        return run.first.available
-    return run.source.available()
-
-
-def _position_time(run: ChangesRun) -> datetime | None:
-    if run.first is not None and run.first.position == run.position:
-        return run.first.position_time
-    stamp = run.state.stamp
-    return (
-        stamp.time
-        if stamp is not None and stamp.lsn == run.position
-        else commit_time(run.session, run.position)
-    )
-
-
-def _rests(run: ChangesRun, bound: Lsn) -> bool:
-    """Whether the first answers show that there is nothing to read, and the position need not move.
-
-    One that has to move takes the way of rows: the columns are looked at, and a change of the table noticed.
-    """
-    first = run.first
-    if first is None or not first.has_nothing_up_to(bound, position=run.position):
-        return False
-    if bound <= run.position:
-        return True
-    newest = first.newest
-    return _stays(run, newest if newest and newest.lsn == bound else _stamp(run.session, bound))
-
-
 def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> WindowRows | None:
     """Read one window and commit it; None when it was quiet and the position stays."""
     before = run.state
     batch = before.batch + 1
     rows = _read_on(run, window, instance, batch=batch)
-    if not rows.files and _stays(run, _end_of(run, rows)):
+    if not rows.files and stays(run, _end_of(run, rows)):
         return None
     metadata = change_metadata(
         rows.window,
@@ -377,32 +346,14 @@ def _read_on(run: ChangesRun, window: Window, instance: CaptureInstance, *, batc
     limit = run.request.max_commits or WINDOW_COMMITS
     prefix = change_prefix("changes", batch, window)
     rows = read_window(run, window, instance, batch=batch, limit=limit, prefix=prefix)
-    while not rows.files and rows.window.until < window.until and _stays(run, _end_of(run, rows)):
+    while not rows.files and rows.window.until < window.until and stays(run, _end_of(run, rows)):
         rest = Window(rows.window.until, window.until)
         rows = merged(rows, read_window(run, rest, instance, batch=batch, limit=limit, prefix=prefix))
     return rows
 
 
 def _end_of(run: ChangesRun, rows: WindowRows) -> CommitStamp | None:
-    return rows.until or _stamp(run.session, rows.window.until)
-
-
-def _stays(run: ChangesRun, until: CommitStamp | None) -> bool:
-    """Whether a position stays where it is when there is no change up to ``until``."""
-    snapshot, stamp = run.bronze.state.snapshot, run.state.stamp
-    return not moves_without_rows(
-        run.position,
-        until,
-        stamp=stamp,
-        horizon=None if snapshot is None else read_horizon(run.bronze.table, snapshot),
-        quiet_seconds=run.request.quiet_seconds,
-        kept_since=None if run.first is None else run.first.kept_since,
-    )
-
-
-def _stamp(session: SourceSession, lsn: Lsn) -> CommitStamp | None:
-    time = commit_time(session, lsn)
-    return None if time is None else CommitStamp(lsn, time)
+    return rows.until or stamp_at(run.session, rows.window.until)
 
 
 def _record_switch(run: ChangesRun, before: InstanceMark | None, now: CaptureInstance, *, at: Lsn) -> None:

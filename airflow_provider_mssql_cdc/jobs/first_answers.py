@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.jobs.guards import history_question, judge_history
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.transactions import read_horizon
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance, CommitStamp
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.windows import InstanceChanges
+from airflow_provider_mssql_cdc.planning.windows import InstanceChanges, moves_without_rows
 from airflow_provider_mssql_cdc.source.instances import instance_of
 from airflow_provider_mssql_cdc.source.watermarks import (
     CaptureTrouble,
     capture_trouble,
+    commit_time,
     low_of,
     stamp_of,
     time_of,
@@ -23,6 +25,7 @@ from airflow_provider_mssql_cdc.source.watermarks import (
 from airflow_provider_mssql_cdc.tsql import cdc
 
 if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.jobs.change_source import ChangesRun
     from airflow_provider_mssql_cdc.source.session import Answer, SourceSession
 
 _ASKING = "asking for what is new"
@@ -109,3 +112,53 @@ def _is_there(instance: CaptureInstance, listed: Answer) -> bool:
     if listed.error is not None:
         return False
     return any(instance_of(row).identity == instance.identity for row in listed.found)
+
+
+def available_now(run: ChangesRun) -> InstanceChanges:
+    """What the configured instance can give; as it was asked first, until the position moves."""
+    if run.first is not None and run.first.position == run.position:
+        return run.first.available
+    return run.source.available()
+
+
+def position_time(run: ChangesRun) -> datetime | None:
+    """The commit time of the position, asked for where neither the run nor bronze knows it."""
+    if run.first is not None and run.first.position == run.position:
+        return run.first.position_time
+    stamp = run.state.stamp
+    if stamp is not None and stamp.lsn == run.position:
+        return stamp.time
+    return commit_time(run.session, run.position)
+
+
+def rests(run: ChangesRun, bound: Lsn) -> bool:
+    """Whether the first answers show that there is nothing to read, and the position need not move.
+
+    One that has to move takes the way of rows: the columns are looked at, and a change of the table noticed.
+    """
+    first = run.first
+    if first is None or not first.has_nothing_up_to(bound, position=run.position):
+        return False
+    if bound <= run.position:
+        return True
+    newest = first.newest
+    return stays(run, newest if newest and newest.lsn == bound else stamp_at(run.session, bound))
+
+
+def stays(run: ChangesRun, until: CommitStamp | None) -> bool:
+    """Whether a position stays where it is when there is no change up to ``until``."""
+    snapshot, stamp = run.bronze.state.snapshot, run.state.stamp
+    return not moves_without_rows(
+        run.position,
+        until,
+        stamp=stamp,
+        horizon=None if snapshot is None else read_horizon(run.bronze.table, snapshot),
+        quiet_seconds=run.request.quiet_seconds,
+        kept_since=None if run.first is None else run.first.kept_since,
+    )
+
+
+def stamp_at(session: SourceSession, lsn: Lsn) -> CommitStamp | None:
+    """The LSN with its commit time; None where it is no mapped commit."""
+    time = commit_time(session, lsn)
+    return None if time is None else CommitStamp(lsn, time)
