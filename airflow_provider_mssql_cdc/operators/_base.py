@@ -303,7 +303,7 @@ class MssqlCdcOperator(CdcTask):
 
     def skip(self, reason: str) -> NoReturn:
         """Skip the task and log the reason."""
-        # Airflow does not write the text of AirflowSkipException to the task's log.
+        # Airflow logs the exception's text only as a field of "Skipping task." (task_runner.py of its SDK).
         self.log.info("skipped: %s", reason)
         raise AirflowSkipException(reason)
 
