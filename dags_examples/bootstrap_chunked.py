@@ -2,8 +2,8 @@
 
 Every night the waves that bronze does not hold yet are read, for four hours at most; a run that is not
 through ends well, its ``complete`` skipped, and the next night goes on. When the table is there, runs find
-that and read nothing; pause the DAG then. ``changes_hourly`` reads the changes meanwhile: let it run from
-the first night on.
+that and read nothing; pause the DAG then. ``changes_hourly`` reads the changes in the meantime: let it run
+from the first night on.
 
 The pool ``erp`` limits what is read from the server at once, by all DAGs together:
 ``airflow pools set erp 4 "reads from the ERP database"``.

@@ -1,7 +1,7 @@
 """Load a handful of tables once each: one task group per table.
 
 The tables are those of ``make demo``: New York's flights of 2013. Trigger it as it is; a table that
-bronze holds already is left alone. Trigger it with ``resnapshot`` to load all of them anew.
+bronze holds already is left alone. Trigger it with ``resnapshot`` to load all of them again.
 
 Each completion is an event of the bronze table's asset, with the LSN and the version in its ``extra``: a DAG
 that is scheduled on that asset starts when the table is there.

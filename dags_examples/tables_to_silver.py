@@ -2,7 +2,7 @@
 
 Each run does what is left to do. The first one loads the tables and reads the changes since; every later one
 finds them loaded, reads on from where changes are, and brings to silver what they changed. Tasks can be
-cleared and runs can overlap. Trigger it with ``resnapshot`` to load all of them anew.
+cleared and runs can overlap. Trigger it with ``resnapshot`` to load all of them again.
 
 Until changes have passed the moment of the last read, silver may be a mixture of two moments: ``merge`` says
 so, and ``wait_consistent=True`` on it would leave silver alone until then.

@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def run_dag(server: EmbeddedSqlServer) -> int:
-    """Airflow in a process of its own, over a fresh metadata database."""
+    """Airflow in a separate process, over a fresh metadata database."""
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(WORK / "airflow"),

@@ -1,6 +1,6 @@
 """Runs one example DAG by Airflow in this process: ``python -m demo.run_dag <dag_id>``.
 
-A process of its own, so that the tasks reach the server through the network and the real drivers, as
+A separate process, so that the tasks reach the server through the network and the real drivers, as
 they would anywhere. Whoever starts it sets the environment (AIRFLOW_HOME, the connection, the lake).
 """
 

@@ -1,6 +1,6 @@
 """The demo's server and the example DAGs under a running Airflow, to click through: ``make ui``.
 
-Everything listens on 127.0.0.1; whoever opens the page is admin. Ctrl-C ends all of it.
+Everything listens on 127.0.0.1; anyone who opens the page is admin. Ctrl-C ends all of it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def wait_until_healthy(airflow: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def make_pool(variables: dict[str, str]) -> None:
-    """The pool that an example names; without it that DAG's tasks would wait for ever."""
+    """The pool that an example names; without it that DAG's tasks would wait forever."""
     command = [sys.executable, "-m", "airflow", "pools", "set", "erp", "4", "reads from the ERP database"]
     subprocess.run(command, env=variables, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_mssql_cdc.embedded``: the embedded server as a process of its own.
+"""``python -m airflow_provider_mssql_cdc.embedded``: the embedded server as a separate process.
 
 It runs until SIGTERM or SIGINT. When it listens, it writes a JSON file: ``host``, ``port``, ``pid``,
 ``database``, ``connection`` (an Airflow connection as JSON text), ``control`` (where and how it is

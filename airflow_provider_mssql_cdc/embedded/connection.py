@@ -88,7 +88,7 @@ def airflow_connection(
 ) -> str:
     """The JSON for an ``AIRFLOW_CONN_*`` variable, as ``MssqlCdcHook`` reads it.
 
-    :param tls: the listener's mode; its certificate is self-signed, so it is trusted on purpose.
+    :param tls: the listener's mode; its certificate is self-signed, so it is trusted.
     :param extra: more extras; one with the name of ours replaces it.
     """
     merged: dict[str, Any] = {"encryption": {"off": "off", "login": "request", "required": "require"}[tls]}

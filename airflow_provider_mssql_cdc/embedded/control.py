@@ -1,4 +1,4 @@
-"""Steering the server from another process: procedures of a schema of its own, for sysadmins only.
+"""Steering the server from another process: procedures of a separate schema, for sysadmins only.
 
 Any driver's connection as sa can call them; there is no second protocol::
 
@@ -140,7 +140,7 @@ def _replica(server: EmbeddedSqlServer, given: Arguments) -> Replica:
 
 
 def _later(call: Callable[[], object]) -> None:
-    """From a thread of its own, after the answer: the caller's connection is among those that end."""
+    """From a separate thread, after the answer: the caller's connection is among those that end."""
     timer = threading.Timer(_DROP_SECONDS, call)
     timer.daemon = True
     timer.start()

@@ -1,8 +1,8 @@
 """UTF-16 as SQL Server keeps it: units, of which half a surrogate pair may stand alone.
 
 LEFT or a short column cuts a pair in two (learn.microsoft.com, "Collation and Unicode support",
-supplementary characters). Neither SQLite nor its Python functions take such a text, so inside the server the
-half U+D800 + n is the private character U+10F000 + n; it becomes a half again on its way out.
+supplementary characters). Neither SQLite nor its Python functions take such a string, so inside the server
+the half U+D800 + n is the private character U+10F000 + n; it becomes a half again on its way out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _EITHER = re.compile("[\ud800-\udfff\U0010f000-\U0010f7ff]")
 
 
 def kept(text: str) -> str:
-    """A text of UTF-16 units as the server keeps it."""
+    """A string of UTF-16 units as the server keeps it."""
     if text.isascii() or not _EITHER.search(text):
         return text
     return from_utf16(utf16(text))  # two halves that were put together are a character again
 
 
 def from_utf16(data: bytes) -> str:
-    """UTF-16 (little-endian) as a text that the server can keep."""
+    """UTF-16 (little-endian) as a string that the server can keep."""
     text = data.decode("utf-16-le", "surrogatepass")
     return text if text.isascii() else _HALF.sub(lambda half: chr(ord(half[0]) + _SHIFT), text)
 

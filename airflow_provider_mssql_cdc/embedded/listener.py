@@ -1,4 +1,4 @@
-"""Listeners: accept clients, each on a thread of its own; a replica's redo can be held back."""
+"""Listeners: accept clients, each on a separate thread; a replica's redo can be held back."""
 
 from __future__ import annotations
 

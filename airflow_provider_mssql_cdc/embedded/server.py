@@ -36,8 +36,8 @@ class EmbeddedSqlServer:
             os.environ["AIRFLOW_CONN_ERP"] = server.airflow_connection()
 
     mssql-python keeps Python's lock while it fetches a value of some hundred kilobytes: a server in the same
-    process could never send the rest of it, and both would wait for ever. For tables with such values run it
-    in a process of its own, ``python -m airflow_provider_mssql_cdc.embedded``, or read them by pymssql.
+    process could never send the rest of it, and both would wait forever. For tables with such values run it
+    in a separate process, ``python -m airflow_provider_mssql_cdc.embedded``, or read them by pymssql.
 
     :param database: the database to create and to run ``execute`` in.
     :param port: port to listen on; 0 takes a free one.
@@ -232,7 +232,7 @@ class EmbeddedSqlServer:
     def replica(self, name: str = "secondary") -> Replica:
         """The second listener of this name over the same databases, which can be held behind.
 
-        Made, and listening on a port of its own, when it is asked for the first time.
+        Made, and listening on a separate port, when it is asked for the first time.
         """
         replica = self._replicas.get(name)
         if replica is None:

@@ -171,7 +171,7 @@ def on_ddl(cdc: ChangeDataCapture, write: WriteTransaction, *, kind: str, table:
         return
     if kind == "alter table":
         _follow(cdc, write, instances, table=table, text=text)
-    # Any DDL may have built the SQLite table anew, without its triggers.
+    # Any DDL may have rebuilt the SQLite table, without its triggers.
     tracking.arm(write.connection, table, state_of(write.catalog()).of_table(table.object_id))
 
 

@@ -206,5 +206,5 @@ def change_table(instance: CaptureInstance) -> tuple[Columns, tuple[str, ...]]:
 
 
 def _plain(type_: SqlType) -> SqlType:
-    """A rowversion is stored as the bytes it had, not made anew."""
+    """A rowversion is stored as the bytes it had, not generated again."""
     return SqlType("binary", 8) if type_.name in ("rowversion", "timestamp") else type_

@@ -52,7 +52,7 @@ class ChangeDataCapture:
         engine.hooks.drop_database.append(self.forget)
 
     def forget(self, database: str) -> None:
-        """Find out anew where the database's log goes on."""
+        """Find out again where the database's log goes on."""
         self._logs.pop(database.casefold(), None)
 
     def now_ticks(self) -> int:

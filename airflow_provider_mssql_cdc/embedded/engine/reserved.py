@@ -1,7 +1,7 @@
 """Words that stand for themselves and name nothing outside brackets.
 
 The whole Transact-SQL list of Microsoft's page "Reserved Keywords (Transact-SQL)". SQL Server takes a few of
-them as names all the same (PRECISION, which ``sys.columns`` has, LOAD, DUMP, DISK, SECURITYAUDIT, WITHIN);
+them as names nevertheless (PRECISION, which ``sys.columns`` has, LOAD, DUMP, DISK, SECURITYAUDIT, WITHIN);
 what the page reserves is refused here. STOPLIST is not on it, and its grammar refuses it.
 """
 

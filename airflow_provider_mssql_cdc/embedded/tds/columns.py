@@ -1,7 +1,7 @@
 """A column of stored values to bytes, all at once.
 
 Each encoder gives the column as *cells*: a matrix of bytes with a row for each value and, where values differ
-in length, a mask of the bytes that count. ``rows`` puts the cells of all columns side by side and takes
+in length, a mask of the bytes that count. ``rows`` puts the cells of all columns next to each other and takes
 the bytes that count, in order. The bytes are those of ``plain``; a test compares them.
 """
 

@@ -19,7 +19,7 @@ SELECT_COMMAND = 0xC1
 DATABASE, LANGUAGE, PACKET_SIZE, SQL_COLLATION = 1, 2, 4, 7
 BEGIN_TRANSACTION, COMMIT_TRANSACTION, ROLLBACK_TRANSACTION, RESET_ACKNOWLEDGED = 8, 9, 10, 18
 
-#: Messages of a lower severity are no errors.
+#: Messages of a lower severity are not errors.
 LEAST_ERROR = 11
 
 MAX_TEXT_CHARACTERS = 4000
@@ -58,7 +58,7 @@ def message(number: int, text: str, *, severity: int = 0, state: int = 1) -> byt
 
 
 def environment_text(kind: int, new: str, old: str) -> bytes:
-    """ENVCHANGE of a text: database, language, packet size."""
+    """ENVCHANGE of a string: database, language, packet size."""
     return _sized(0xE3, bytes([kind]) + short_text(new) + short_text(old))
 
 

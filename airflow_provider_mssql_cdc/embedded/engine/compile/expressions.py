@@ -68,7 +68,7 @@ def _predicate(compiler: Compiler, node: tree.Expression, scope: Scope | None) -
 
 
 def value(compiler: Compiler, node: tree.Expression, scope: Scope | None) -> Typed:
-    """An expression that is no predicate. Error 4145 turned around: a predicate where a value belongs."""
+    """An expression that is not a predicate. Error 4145 turned around: a predicate where a value belongs."""
     typed = expression(compiler, node, scope)
     if typed.boolean:
         raise syntax_error("=")
@@ -153,7 +153,7 @@ def _unary(compiler: Compiler, node: tree.Unary, scope: Scope | None) -> Typed:
 
 
 def _negated(compiler: Compiler, operand: Typed) -> Typed:
-    """A decimal or money with the other sign; a sign is no digit, so the type stays what it is."""
+    """A decimal or money with the other sign; a sign is not a digit, so the type stays what it is."""
     if not types.is_wide(operand.known):
         return replace(operand, sql=f"(-{operand.sql})")
     negate = compiler.function(("negate", "wide"), _negate_wide, operand.sql)

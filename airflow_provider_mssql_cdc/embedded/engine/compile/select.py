@@ -144,7 +144,7 @@ def _select_tail(
     items: list[tuple[str, Typed]],
     order: tuple[tree.OrderItem, ...],
 ) -> str:
-    """ORDER BY, TOP. Error 1060 for a TOP that is no number."""
+    """ORDER BY, TOP. Error 1060 for a TOP that is not a number."""
     tail = ""
     if order:
         outputs = [(OutputColumn(name, typed.known), (name, typed)) for name, typed in items]

@@ -94,7 +94,7 @@ class Cursor:
         return tuple(parts)
 
     def word(self) -> str:
-        """A word that is no name: an option, a permission, a kind of object."""
+        """A word that is not a name: an option, a permission, a kind of object."""
         if self.token.kind in ("name", "word"):
             return self.advance().text
         raise self.error()

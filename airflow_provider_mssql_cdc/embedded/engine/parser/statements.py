@@ -20,7 +20,7 @@ class StatementParser(QueryParser):
             if self.take_operator(";"):
                 continue
             if statements and isinstance(statements[0], ddl_tree.CreateSchema):
-                raise self.error()  # it is a batch of its own
+                raise self.error()  # it is a separate batch
             statements.append(self.statement())
             if len(statements) > 1 and isinstance(statements[-1], ddl_tree.CreateSchema):
                 raise SqlError(111, "'CREATE SCHEMA' must be the first statement in a query batch.", 15)

@@ -187,7 +187,7 @@ class WriterLock:
         return self._owner
 
     def acquire(self, owner: Session, timeout_ms: int, check: Callable[[], None]) -> None:
-        """``timeout_ms`` -1 waits for ever; ``check`` raises when the wait is cancelled. Error 1222."""
+        """``timeout_ms`` -1 waits forever; ``check`` raises when the wait is cancelled. Error 1222."""
         deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000
         with self._condition:
             while self._owner is not None:

@@ -205,7 +205,7 @@ def build_index(write: WriteTransaction, catalog: Catalog, table: Table, index: 
 
 
 def rebuild(write: WriteTransaction, catalog: Catalog, table: Table, values: dict[str, str]) -> None:
-    """Make the SQLite table anew as the table is now; ``values``: SQL for columns that change."""
+    """Rebuild the SQLite table as the table is now; ``values``: SQL for columns that change."""
     old = f"{table.storage}#old"
     columns = table.stored_columns
     shown = ", ".join(values.get(c.name, quote(c.storage)) for c in columns)
