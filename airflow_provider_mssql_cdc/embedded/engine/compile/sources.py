@@ -68,7 +68,7 @@ def _become_nullable(scope: Scope) -> None:
 
 
 def derived(alias: str, name: str | None, inner: CompiledQuery, columns: tuple[str, ...] = ()) -> Relation:
-    """A query as a relation. Error 8155 for a column without a name is left to the caller that asks for it."""
+    """A query as a relation. Error 8155 for a column without a name is left to the caller."""
     shown = [(columns[i] if columns else c.name, Typed(f"{alias}.c{i}", c.type, c.nullable))
              for i, c in enumerate(inner.columns)]  # fmt: skip
     return Relation(name, (), shown)
