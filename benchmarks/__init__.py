@@ -1,1 +1,1 @@
-"""What it costs to load a table: measured side by side in one run, on any server that speaks T-SQL."""
+"""What it costs to load a table: measured at the same time in one run, on any server that speaks T-SQL."""

@@ -1,6 +1,6 @@
 """``python -m benchmarks``: measure, and print one table.
 
-On the embedded server, in a process of its own, or on the server of ``MSSQL_CDC_TEST_CONN`` (an Airflow
+On the embedded server, in a separate process, or on the server of ``MSSQL_CDC_TEST_CONN`` (an Airflow
 connection as JSON or URI, with a login that may create a database); a database is made and dropped.
 """
 

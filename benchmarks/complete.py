@@ -18,7 +18,7 @@ ROWS_PER_FILE = 100
 
 
 def run(server: Server, *, files: int, repeats: int) -> Iterator[Row]:
-    """Each run commits a table of its own; all runs stage the same rows."""
+    """Each run commits a separate table; all runs stage the same rows."""
     samples = [_completed(server, files) for _ in range(repeats)]
     yield Row(
         "complete",

@@ -1,7 +1,7 @@
 """A merge of changed keys into silver, against a plain delta-rs merge of the same images without pruning.
 
 At scale 1: 1e5 changed keys into 1e7 rows of ten columns. The plain merge is given its images, one per key;
-ours finds them in bronze. Each merge is a process of its own, whose peak memory is looked at.
+ours finds them in bronze. Each merge is a separate process, whose peak memory is looked at.
 """
 
 from __future__ import annotations

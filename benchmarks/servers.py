@@ -1,4 +1,4 @@
-"""The server that is measured: the embedded one in a process of its own, or the one that is named."""
+"""The server that is measured: the embedded one in a separate process, or the one that is named."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Server:
         return SourceSession(self.settings(driver))
 
     def run(self, *statements: str) -> None:
-        """DDL and DML, each a batch of its own."""
+        """DDL and DML, each a separate batch."""
         self.target.run(*statements)
 
     def to_json(self) -> str:

@@ -91,7 +91,7 @@ def processes_of(airflow: RunningAirflow) -> Iterator[tuple[str, int, int]]:
                 memory = (entry / "smaps_rollup").read_text()
                 kind = names[session] if own else _kind(names[session], title)
                 yield kind, _megabytes(memory, "Rss:"), _megabytes(memory, "Pss:")
-        except (OSError, IndexError):  # it has ended meanwhile
+        except (OSError, IndexError):  # it has ended in the meantime
             continue
 
 

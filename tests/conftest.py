@@ -26,7 +26,7 @@ os.environ.update(
         # unit_test_mode turns this on, which hides the empty data intervals of production
         "AIRFLOW__SCHEDULER__CREATE_CRON_DATA_INTERVALS": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME}/airflow.db",
-        # WARNING prints a traceback for each task that is retried on purpose
+        # WARNING prints a traceback for each task that is retried deliberately
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }

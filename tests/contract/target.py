@@ -1,4 +1,4 @@
-"""A server under contract: how it is reached, what it can do, and a database of its own on it."""
+"""A server under contract: how it is reached, what it can do, and a separate database on it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Target:
             yield session
 
     def run(self, *statements: str, driver: str = "pymssql", database: str | None = None) -> None:
-        """DDL and DML, each a batch of its own; percent signs are literal."""
+        """DDL and DML, each a separate batch; percent signs are literal."""
         with self.session(driver, database=database) as session:
             for text in statements:
                 session.execute(Statement(text.replace("%", "%%")))

@@ -36,7 +36,7 @@ def lake(server: EmbeddedSqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def example(name: str) -> DAG:
-    """The one DAG of a file, parsed anew."""
+    """The one DAG of a file, parsed again."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(EXAMPLES / f"{name}.py", bundle_path=EXAMPLES, bundle_name="examples")

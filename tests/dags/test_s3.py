@@ -95,7 +95,7 @@ def test_a_commit_that_loses_twenty_times_or_whose_answer_is_lost_lands_once(
     mode: Mode,
     times: int,
 ) -> None:
-    """delta-rs gives up after 15: from then on it is decided anew, by the identifier."""
+    """delta-rs gives up after 15: from then on it is decided again, by the identifier."""
     with losing_proxy(endpoint, pattern=place, times=times, mode=mode) as proxy:
         connection = {"conn_type": "aws", "login": "AK", "password": S3_SECRET}
         extra = {"region_name": "eu-west-1", "endpoint_url": proxy}

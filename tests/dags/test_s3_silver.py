@@ -138,7 +138,7 @@ def test_what_a_killed_merge_left_is_removed_by_its_next_try(
 
 
 def staged_by_a_process_that_is_killed(order: MergeOrder, staged: Callable[[], set[str]]) -> set[str]:
-    """Merge in a process of its own; kill it as soon as there are files; which these are."""
+    """Merge in a separate process; kill it as soon as there are files; which these are."""
     process = multiprocessing.get_context("spawn").Process(target=merge_alone, args=(order,))
     process.start()
     deadline = time.monotonic() + 60

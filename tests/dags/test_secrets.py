@@ -30,7 +30,7 @@ SECRETS = (PASSWORD, "Hunter2", TOKEN, UNKNOWN_TO_AIRFLOW)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedSqlServer]:
-    """``dbo.orders`` with a text key; keys and cells can be told from anything else."""
+    """``dbo.orders`` with a string key; keys and cells can be told from anything else."""
     with EmbeddedSqlServer(database="shop") as running:
         running.execute("CREATE TABLE dbo.orders (id nvarchar(40) NOT NULL PRIMARY KEY, name nvarchar(40))")
         rows = [(f"{KEY}-{number:04}", f"{CELL}-{number}") for number in range(400)]

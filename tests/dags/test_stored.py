@@ -1,4 +1,4 @@
-"""What is stored in users' tables and returned to their DAGs stays as it is: golden/stored.txt says what."""
+"""What is stored in users' tables and returned to their DAGs stays unchanged: golden/stored.txt says what."""
 
 from __future__ import annotations
 

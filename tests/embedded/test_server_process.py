@@ -1,4 +1,4 @@
-"""The server as a process of its own: started, queried, steered and stopped by what any driver can send."""
+"""The server as a separate process: started, queried, steered and stopped by what any driver can send."""
 
 import json
 import signal

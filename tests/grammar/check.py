@@ -6,8 +6,8 @@
     python -m tests.grammar.check --parser <python>               that, or else a quick part, run first
 
 The texts are those that ``airflow_provider_mssql_cdc/collected.py`` wrote into the folder that
-MSSQL_CDC_TEST_STATEMENTS names, and the golden files. Texts of one shape are parsed once. A text that one of
-the grammars (the oldest server that is supported, and the newest that is known) refuses is a failure.
+MSSQL_CDC_TEST_STATEMENTS names, and the golden files. Texts of one shape are parsed once. A string that one
+of the grammars (the oldest server that is supported, and the newest that is known) refuses is a failure.
 """
 
 from __future__ import annotations

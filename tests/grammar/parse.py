@@ -1,4 +1,4 @@
-"""Microsoft's own T-SQL grammar, from packages of the ordinary index; runs in an environment of its own.
+"""Microsoft's own T-SQL grammar, from packages of the ordinary index; runs in a separate environment.
 
 A JSON list of texts comes on standard input; a JSON object goes to standard output: for each grammar, by
 its name, the errors as ``[number of the text, error number, line, column, message]``. The grammar is that

@@ -9,7 +9,7 @@ MODULE = "<module>"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One guard taken out.
+    """One guard removed.
 
     :param name: what is broken, in the words of docs/guarantees.md.
     :param function: the qualified name of the function or class that holds the guard, without its

@@ -1,5 +1,5 @@
-"""Random rounds: a snapshot, then runs of changes in any order, again, side by side and killed, and bronze
-alone rebuilds the source; bronze's change rows are those of the change table, each once.
+"""Random rounds: a snapshot, then runs of changes in any order, again, at the same time and killed, and
+bronze alone rebuilds the source; bronze's change rows are those of the change table, each once.
 
 The history goes through the night in which an hour repeats, in a zone that has one, half of the time.
 """

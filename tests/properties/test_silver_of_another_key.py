@@ -1,7 +1,7 @@
-"""Random commits against a table that is not clustered by silver's key: silver is the source all the same.
+"""Random commits against a table that is not clustered by silver's key: silver is the source nevertheless.
 
 Rows move from key to key, by several statements of one commit, and nothing in a change row says which row it
-was. Compared with the source table itself, which stands still meanwhile.
+was. Compared with the source table itself, which stands still in the meantime.
 """
 
 from __future__ import annotations

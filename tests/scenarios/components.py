@@ -17,9 +17,9 @@ STOP_WITHIN_SECONDS = 10
 
 
 class Components:
-    """``airflow <component>`` of each, in a session of its own with what it starts, and a log.
+    """``airflow <component>`` of each, in a separate session with what it starts, and a log.
 
-    A scheduler over SQLite ends now and then: its database, which takes one writer, was locked for too long.
+    A scheduler over SQLite ends sometimes: its database, which takes one writer, was locked for too long.
     """
 
     def __init__(self, executable: Path, home: Path, environment: Mapping[str, str]) -> None:

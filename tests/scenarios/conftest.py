@@ -114,7 +114,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def past() -> Iterator[Server]:
-    """A server of its own, since its clock is set back: its days are over."""
+    """A separate server, since its clock is set back: its days are over."""
     with server_process("--database", "past") as connection:
         yield Server(connection)
 

@@ -483,7 +483,7 @@ def test_a_plan_on_other_columns_is_not_mixed_with_the_stored_one(
         renamed.planned()
 
 
-# -- ending early, and the people on call -----------------------------------------------------------
+# -- ending early, and on-call engineers -----------------------------------------------------------
 
 
 def test_waves_not_begun_by_then_are_left_to_the_next_run(load: ChunkedLoad, other: ChunkedLoad) -> None:

@@ -20,7 +20,7 @@ HOUR = 3600
 
 @pytest.fixture(scope="module")
 def patient(airflow: RunningAirflow) -> Iterator[Server]:
-    """A server of its own, since its capture stops and its clock runs ahead; known to Airflow's database."""
+    """A separate server, since its capture stops and its clock runs ahead; known to Airflow's database."""
     with server_process("--database", "shop") as connection:
         server = Server(connection)
         server.execute("EXEC sys.sp_cdc_enable_db")

@@ -57,7 +57,7 @@ def active(airflow: RunningAirflow, dag_id: str) -> list[str]:
 
 
 def keep_running(airflow: RunningAirflow) -> None:
-    """Each DAG has a run: the load is taken anew, on purpose, whenever one is complete."""
+    """Each DAG has a run: the load is taken again, deliberately, whenever one is complete."""
     for dag_id in DAGS:
         if not active(airflow, dag_id):
             done = "success" in airflow.runs(dag_id).values()
@@ -65,7 +65,7 @@ def keep_running(airflow: RunningAirflow) -> None:
 
 
 def kill_one(airflow: RunningAirflow, rng: random.Random) -> bool:
-    """Kill the process of a running task, or now and then its supervisor, and leave an orphan."""
+    """Kill the process of a running task, or sometimes its supervisor, and leave an orphan."""
     running = [
         task
         for dag_id in DAGS

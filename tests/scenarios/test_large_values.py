@@ -30,7 +30,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server in a process of its own: a driver that fetches large values keeps Python's lock."""
+    """A server in a separate process: a driver that fetches large values keeps Python's lock."""
     script = tmp_path_factory.mktemp("server") / "init.sql"
     inserts = "\n".join(
         f"INSERT INTO dbo.long VALUES ({number}, REPLICATE(CAST(N'ж' AS nvarchar(max)), {n}), "

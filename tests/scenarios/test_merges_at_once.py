@@ -12,7 +12,7 @@ PROCESSES, ROUNDS = 4, 8
 
 
 def merge_again_and_again(folder: str, rounds: int) -> int:
-    """How many of these merges went through; one that another overtakes is decided anew by the next."""
+    """How many of these merges went through; one that another overtakes is decided again by the next."""
     world, through = World(Path(folder)), 0
     for _ in range(rounds):
         try:

@@ -60,7 +60,7 @@ class ChangesWorld:
     # -- the source
 
     def insert(self, *ids: int) -> None:
-        """Each in a commit of its own."""
+        """Each in a separate commit."""
         for number in ids:
             self.execute(f"INSERT INTO dbo.{self.name} (id, name) VALUES (?, ?)", number, f"row {number}")
 

@@ -1,6 +1,6 @@
 """An S3 API behind which commits lose: some commit is put just before the client puts its own.
 
-A process of its own, as the API behind it is: delta-rs keeps Python's lock while it waits for an answer.
+A separate process, as the API behind it is: delta-rs keeps Python's lock while it waits for an answer.
 
     python -m tests.support.losing_proxy PORT TARGET PATTERN TIMES MODE
 """

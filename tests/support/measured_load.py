@@ -36,7 +36,7 @@ def _measured(table: MssqlCdcTable, connect: Any) -> dict[str, float]:
     attempt = Attempt("dag", "run", "task")
     planned = plan_snapshot(PlanRequest(table, attempt, 4, 1_000_000), connect=connect)
     before = _mebibytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
     staged = [read_range(table, item, attempt=attempt, connect=connect) for item in planned]
     peak = _mebibytes("VmHWM")
     completed = complete_snapshot(table, staged, attempt=attempt, connect=connect)

@@ -1,7 +1,7 @@
 """Rebuilds a source table from bronze's snapshot rows and CDC's change table, by the rule and nothing else.
 
-Independent of the package on purpose: it is the other side of the proof. The rule, version 4: the changes of
-one commit to one key, in the order (_command_id, _seqval, _operation), NULLs first, add images (2, 4) and
+Independent of the package deliberately: it is the other side of the proof. The rule, version 4: the changes
+of one commit to one key, in the order (_command_id, _seqval, _operation), NULLs first, add images (2, 4) and
 remove them (1, 3). The last one decides, when it adds. When it removes, the key is gone if more was removed
 than added, there if more was added. If as much was removed as added, another row may have left the key: when
 the image removed last is not the image added last, the key is there; when it is, the key is there if it was

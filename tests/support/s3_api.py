@@ -1,4 +1,4 @@
-"""An S3 API on loopback in a process of its own: delta-rs keeps Python's lock while it waits for the answer.
+"""An S3 API on loopback in a separate process: delta-rs keeps Python's lock while it waits for the answer.
 
 ``python -m tests.support.s3_api PORT`` serves moto's, and lets it handle one request at a time. moto handles
 several in threads, and looks for a key before it stores one: two conditional puts of one key, which are what

@@ -40,7 +40,7 @@ class SqliteTable:
     ) -> None:
         self.columns, self.keys_read, self.statements = tuple(columns), 0, 0
         self._database = sqlite3.connect(":memory:")
-        # A text cast to bytes shows its UTF-16 units, as SQL Server's does (SQLite: PRAGMA encoding, CAST).
+        # A string cast to bytes shows its UTF-16 units, as SQL Server's does (SQLite: PRAGMA encoding, CAST).
         self._database.execute("PRAGMA encoding = 'UTF-16le'")
         self._database.create_collation(CASELESS, _collate)
         self._database.create_function("__keys_read", 0, self._count)

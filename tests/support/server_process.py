@@ -1,4 +1,4 @@
-"""The embedded server in a process of its own.
+"""The embedded server in a separate process.
 
 A driver that fetches a large value keeps Python's lock until it has all of it; a server in the same
 process could then never send the rest.

@@ -88,7 +88,7 @@ class World:
     def snapshot(
         self, number: int, rows: Sequence[Row], *, base: int | None = None, row_group: int | None = None
     ) -> None:
-        """Complete snapshot S in one commit; the first one begins coverage, ``base`` begins it anew."""
+        """Complete snapshot S in one commit; the first one begins coverage, ``base`` begins it again."""
         bronze = self.bronze
         transactions = lsn_transactions(SNAPSHOT, lsn(number))
         if bronze.state.coverage is None or base is not None:

@@ -43,7 +43,7 @@ _VARYING = (
 
 
 def pattern(name: str) -> str:
-    """A name with what varies from run to run taken out."""
+    """A name with what varies from run to run removed."""
     for varying, placeholder in _VARYING:
         name = varying.sub(placeholder, name)
     return name

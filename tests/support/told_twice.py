@@ -11,7 +11,7 @@ from tests.support.delta_rows import delta_rows
 
 
 def told_twice(facts: str | Path, *, storage_options: dict[str, str] | None = None) -> list[tuple[Any, ...]]:
-    """Effects of which there is more than one row; a gap that is met again is no effect."""
+    """Effects of which there is more than one row; a gap that is met again is not an effect."""
     rows = delta_rows(facts, storage_options=storage_options)
     assert rows
     told = Counter(_effect(row) for row in rows if row["event"] != "gap")

@@ -1,7 +1,7 @@
-"""A merge and a rebuild of wide rows, each step in a process of its own, whose peak memory is looked at.
+"""A merge and a rebuild of wide rows, each step in a separate process, whose peak memory is looked at.
 
 ``python -m tests.support.wide_merge <step> <folder> <rows> <bytes of a value>``; steps: make, build, change,
-merge, anew.
+merge, again.
 """
 
 from __future__ import annotations

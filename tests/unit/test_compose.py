@@ -1,4 +1,4 @@
-"""docker-compose.yml, as far as it can be checked without an engine that runs it."""
+"""docker-compose.yml, as it can be checked without an engine that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of errors: drawn as it is, every class used, every class explained to the people on call."""
+"""The tree of errors: drawn as it is, every class used, every class explained to on-call engineers."""
 
 from __future__ import annotations
 

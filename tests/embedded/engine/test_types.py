@@ -262,7 +262,7 @@ NUMBERS = [
 def test_a_literal_at_either_end_of_a_type_fits_it_with_its_sign(
     session: Session, declared: str, text: str
 ) -> None:
-    """A sign is no digit."""
+    """A sign is not a digit."""
     value, plus = Decimal(text), text if text.startswith("-") else f"+{text}"
     session.run(f"CREATE TABLE t (v {declared})")
     session.run(f"INSERT INTO t VALUES ({text}), ({plus}), (-(-({text})))")

@@ -34,7 +34,7 @@ class Clients:
         return connection
 
     def pymssql_refusal(self, *, password: str = PASSWORD) -> str:
-        """What pymssql says of a refused login, in a process of its own: after a first refusal it tells
+        """What pymssql says of a refused login, in a separate process: after a first refusal it tells
         the number of that one for the rest of its process's life."""
         pytest.importorskip("pymssql")
         arguments = [str(self.port), USER, password]
@@ -67,7 +67,7 @@ class Clients:
 
 
 def _close(connection: Any) -> None:
-    """Close what may be broken on purpose."""
+    """Close what may be broken deliberately."""
     with contextlib.suppress(Exception):
         connection.close()
 

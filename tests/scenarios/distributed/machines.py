@@ -1,4 +1,4 @@
-"""Machines that run a Celery worker each: a folder, an environment and a session of processes of their own.
+"""Machines that run a Celery worker each: a folder, an environment and a session of separate processes.
 
 A machine is given what docs/scaling.md says that a worker needs, and nothing else: it does not inherit the
 environment of the tests, has no settings of Airflow's database, and shares no folder with another machine.

@@ -245,7 +245,7 @@ def test_an_instance_made_again_while_a_quiet_run_asks_ends_nothing_quietly(
 
 
 def test_changes_purged_before_a_quiet_run_asks_are_a_gap(world: ChangesWorld) -> None:
-    """The change table holds nothing above the position then, and is not quiet all the same."""
+    """The change table holds nothing above the position then, and is not quiet nevertheless."""
     world.bootstrap()
     world.tick(5)
     world.changes()

@@ -63,7 +63,7 @@ def minutes(count: float) -> timedelta:
 
 
 def insert_at(world: ChangesWorld, *instants: datetime, first: int = 100) -> dict[int, datetime]:
-    """A row each, in a commit of its own: id and instant."""
+    """A row each, in a separate commit: id and instant."""
     inserted = {}
     for number, at in enumerate(instants, first):
         world.server.clock.freeze(at)

@@ -145,7 +145,7 @@ def test_a_key_with_half_a_pair_bounds_no_range(
 
 
 def halves_of_two(server: EmbeddedSqlServer, first: int) -> None:
-    """Keys of a number and a text; from one row on, the texts end with half of a pair."""
+    """Keys of a number and a string; from one row on, the texts end with half of a pair."""
     server.execute(
         "CREATE TABLE dbo.coded (n int NOT NULL, code nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL, "
         "PRIMARY KEY (n, code))"

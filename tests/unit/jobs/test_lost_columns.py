@@ -1,4 +1,4 @@
-"""A snapshot decides about columns as changes do: none of bronze's turns into NULL without a word."""
+"""A snapshot decides about columns as changes do: none of bronze's turns into NULL silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/operations.md tells the people on call, done as it says on real tables."""
+"""What docs/operations.md tells on-call engineers, done as it says on real tables."""
 
 from __future__ import annotations
 

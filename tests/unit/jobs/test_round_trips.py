@@ -1,6 +1,6 @@
 """How few statements a task sends: each is a round trip, and a small table's load is little else.
 
-A limit that is passed by a change on purpose is raised here, to what the failed test counted: the reason
+A limit that is passed by a change deliberately is raised here, to what the failed test counted: the reason
 goes into the commit, the numbers into docs/benchmarks.md ("Round trips").
 """
 

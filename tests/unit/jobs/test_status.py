@@ -1,4 +1,4 @@
-"""What ``status`` tells beyond bronze: that nothing leads on, that capture stands still, another table."""
+"""What ``status`` tells beyond bronze: that nothing continues, that capture stands still, another table."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_a_rebuild_that_starts_by_itself_is_refused(world: ChangesWorld, lake: L
 def test_a_commit_of_ours_that_was_decided_before_a_removal_is_a_conflict(
     world: ChangesWorld, remove: Callable[[DeltaTable], object], files: int
 ) -> None:
-    """So none of ours stands above a removal that it has not seen; what is decided anew records it."""
+    """So none of ours stands above a removal that it has not seen; what is decided again records it."""
     late = opened(world)
     Path(world.table.bronze, "a.parquet").write_bytes(b"")
     added = [AddAction("a.parquet", 0, {}, 0, True, '{"numRecords": 0}')] * files

@@ -1,4 +1,4 @@
-"""One commit for a snapshot, whoever else commits meanwhile; tables of (before, between, expected)."""
+"""One commit for a snapshot, whoever else commits in the meantime; tables of (before, between, expected)."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def first(snapshot: Lsn) -> Step:
 
 
 def again(snapshot: Lsn) -> Step:
-    """A resnapshot, each by a run of its own."""
+    """A resnapshot, each by a separate run."""
     return Step(snapshot, resnapshot=True, run=snapshot.text[-8:].lower())
 
 

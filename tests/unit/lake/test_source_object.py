@@ -1,4 +1,4 @@
-"""Commits of two tables that had one name, at once: the one that comes second decides anew."""
+"""Commits of two tables that had one name, at once: the one that comes second decides again."""
 
 from __future__ import annotations
 

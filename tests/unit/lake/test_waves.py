@@ -233,7 +233,7 @@ def test_an_abandoned_snapshot_takes_nothing_more_and_a_complete_one_is_left_alo
 
 
 def test_of_an_abandoning_and_a_completion_at_once_the_first_is_what_both_find(tmp_path: Path) -> None:
-    """Rows of a snapshot that became complete meanwhile are never deleted as an abandoned one's."""
+    """Rows of a snapshot that became complete in the meantime are never deleted as an abandoned one's."""
     bronze = new_bronze(tmp_path)
     opened(bronze, lsn(3))
     commit(bronze.location, lsn(3), 0, staged(bronze, lsn(3), 0, [1]))

@@ -49,7 +49,7 @@ TRUTH = [
     (None, 50, 50, False, False, ADD),
     (None, 10, 40, False, True, REBASE),
     (None, 10, 40, True, True, REBASE),
-    # changes begin above S: nothing leads on from it
+    # changes begin above S: nothing continues it
     (None, 60, 60, False, False, SUPERSEDED),
     (None, 60, 90, True, False, SUPERSEDED),
     # a gap that lies above S is none for S

@@ -9,7 +9,7 @@ from tests.support.tables import column
 
 
 def units(read: str, unicode: str, size: int | str) -> str:
-    """A text as its UTF-16 units."""
+    """A string as its UTF-16 units."""
     return f"CAST(CAST({read} AS {unicode}) AS varbinary({size}))"
 
 

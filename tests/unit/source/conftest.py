@@ -35,7 +35,7 @@ def server() -> Iterator[EmbeddedSqlServer]:
 
 @dataclass(frozen=True)
 class ServerProcess:
-    """A server in a process of its own, as a task meets one."""
+    """A server in a separate process, as a task meets one."""
 
     connection: str
 

@@ -22,7 +22,7 @@ def odbc(sqlstate: str, number: int, text: str) -> Exception:
 
 
 def db_lib(number: int, text: str, *, own: str = "") -> Exception:
-    """An exception of pymssql: a number and a text with db-lib's own words after it."""
+    """An exception of pymssql: a number and a string with db-lib's own words after it."""
     general = "DB-Lib error message 20018, severity 16:\nGeneral SQL Server error: Check messages\n"
     return pymssql.OperationalError((number, f"{text}{own or general}".encode()))
 

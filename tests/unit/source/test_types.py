@@ -220,7 +220,7 @@ def test_a_rowversion_is_eight_bytes_that_rise(loaded: Loaded, driver: str) -> N
 
 @pytest.fixture(scope="module")
 def long_values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server in a process of its own: mssql-python holds Python's lock while it waits for a large value."""
+    """A server in a separate process: mssql-python holds Python's lock while it waits for a large value."""
     inserts = "\n".join(
         f"INSERT INTO dbo.long VALUES ({length}, REPLICATE(CAST(N'日' AS nvarchar(max)), {length}), "
         f"REPLICATE(CAST('é' AS varchar(max)), {length}), "

@@ -1,4 +1,4 @@
-"""What silver was built from: when it is built anew, who wins, what another's table or a lost log means."""
+"""What silver was built from: when it is built again, who wins, what another's table or a lost log means."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_rows_that_a_repair_put_in_anew_are_read_where_they_are_now(world: World
 
 
 def _replace(world: World, holding: str, rows: list[Row]) -> None:
-    """What a repair does: the file with this value is taken out, and other rows come."""
+    """What a repair does: the file with this value is removed, and other rows come."""
     (file,) = [name for name in _files(world) if _holds(world, name, holding)]
     world.append_table(world.table(rows), removed=[RemoveAction(file, True, 0)])
 
