@@ -160,7 +160,7 @@ function detail(found) {
       pair("Changes up to", when(table.position_time)),
       pair("Headroom", table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600)),
       pair("Rows of the snapshot", shown(table.snapshot_rows)),
-      pair("Silver", silverText(table)),
+      pair("Rows of silver", silverText(table)),
       pair("Last merge", when(table.merged_at))),
     element("div", { class: "charts" },
       chart("Rows per run", series.rows, (value) => shown(value)),
@@ -202,7 +202,7 @@ async function refresh() {
     } else {
       tables = await get("api/tables");
       const bad = tables.tables.filter((table) => table.level === "bad").length;
-      summary.textContent = tables.tables.length + " tables, " + (bad ? bad + " need attention" : "none needs attention");
+      summary.textContent = tables.tables.length + " tables, " + (bad || "none") + (bad > 1 ? " need attention" : " needs attention");
       draw(overview(), "\n" + find.value + JSON.stringify(tables.tables.map((table) => ({ ...table, lag_seconds: 0 }))));
     }
   } catch (error) {
