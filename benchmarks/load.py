@@ -4,6 +4,8 @@ Fifty tables in twenty ranges each are 1,000 mapped tasks, which takes twenty to
 Airflow needs about a second for each, whatever it does. ``--tables 5 --ranges 8`` shows the same in two
 minutes. Airflow's own state is in SQLite, or in PostgreSQL with ``--airflow-db postgres``. Once a minute a
 line on standard error says how far it is.
+
+``--database --tables 500 --rows 100`` loads them as one pipeline instead, and some of them as a loop beside.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from pathlib import Path
 
 from airflow_provider_mssql_cdc.embedded.server import EmbeddedSqlServer
+from benchmarks.database import measure
 from benchmarks.load_report import Load, Outcome, report
 from benchmarks.watched import Watched
 from tests.scenarios.running_airflow import DATABASE, RunningAirflow, eventually, running_airflow
@@ -94,12 +97,18 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=50)
     parser.add_argument("--ranges", type=int, default=20)
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--database", action="store_true", help="as one pipeline, beside the loop")
+    parser.add_argument("--loop", type=int, help="with --database: tables of the loop; a tenth by default")
     parser.add_argument("--airflow-db", choices=("sqlite", "postgres", "auto"))
     options = parser.parse_args()
     given = Load(options.tables, options.ranges, options.rows)
     if options.airflow_db:
         os.environ[DATABASE] = options.airflow_db
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # Airflow is stopped then, too
+    if options.database:
+        loop = options.tables // 10 if options.loop is None else options.loop
+        good = measure(options.tables, loop=loop, rows=options.rows, fill=fill, settings=AS_AIRFLOW_HAS_IT)
+        return 0 if good else 1
     with tempfile.TemporaryDirectory() as folder, EmbeddedSqlServer(database="shop") as server:
         fill(server, given.tables, given.rows)
         lake, home = Path(folder, "lake"), Path(folder, "airflow")

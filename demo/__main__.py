@@ -18,7 +18,8 @@ from demo.writer import Writer
 SECOND_TO_SPARE = 1.5
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / ".demo"
-DAG_ID = "tables_to_silver"
+EXAMPLE = "whole_database"
+LOAD, FOLLOW = "erp_load", "erp_follow"
 
 
 def main() -> int:
@@ -33,18 +34,18 @@ def main() -> int:
                 f"dbo.{table:<10} {count:>8,} rows, then CDC was enabled: none of them is in the change table"
             )
 
-        title(f"2. Airflow runs dags_examples/{DAG_ID}.py: bootstrap, changes, merge, for each table")
+        title(f"2. Airflow runs {LOAD} of dags_examples/{EXAMPLE}.py: every tracked table to silver")
         say("meanwhile somebody updates, deletes, inserts and renumbers flights, a transaction every 0.25 s")
         with Writer(server, counts["flights"]) as writer:
-            code = run_dag(server)
+            code = run_dag(server, LOAD)
         if code != 0:
             return code
         say(f"{writer.commits} transactions were committed while the DAG ran")
 
-        title("3. The next run: nothing is loaded again, changes go on, silver takes what they changed")
+        title(f"3. Airflow runs {FOLLOW}: the changes of all tables to bronze, and from there to silver")
         time.sleep(SECOND_TO_SPARE)
         server.idle()  # as capture does every five minutes or so on a quiet database
-        if (code := run_dag(server)) != 0:
+        if (code := run_dag(server, FOLLOW)) != 0:
             return code
 
         title("4. What is in the lake")
@@ -57,7 +58,7 @@ def main() -> int:
     return 1 if different else 0
 
 
-def run_dag(server: EmbeddedSqlServer) -> int:
+def run_dag(server: EmbeddedSqlServer, dag_id: str) -> int:
     """Airflow in a separate process, over a fresh metadata database."""
     environment = {
         **os.environ,
@@ -72,7 +73,7 @@ def run_dag(server: EmbeddedSqlServer) -> int:
         "PYTHONPATH": str(ROOT),
         "PYTHONWARNINGS": "ignore",
     }
-    command = [sys.executable, "-m", "demo.run_dag", DAG_ID]
+    command = [sys.executable, "-m", "demo.run_dag", dag_id]
     with (WORK / "airflow.log").open("w") as log:
         return subprocess.run(command, env=environment, stderr=log, check=False).returncode
 
@@ -94,14 +95,14 @@ def show_lake() -> None:
 def show_rows(layer: str, columns: str, where: str) -> None:
     say(f"{layer}/flights, the newest three rows:")
     query = f"SELECT {columns} FROM t WHERE {where} ORDER BY _start_lsn DESC, flight_id LIMIT 3"
-    for row in proof.query(str(WORK / "lake" / layer / "flights"), query):
+    for row in proof.query(str(WORK / "lake" / layer / "dbo" / "flights"), query):
         say("  " + ", ".join(f"{name}={value}" for name, value in row.items()))
 
 
 def show_proof(server: EmbeddedSqlServer, name: str, *, key: str) -> int:
     """Print how one table compares; returns how many rows differ."""
     now = proof.source(server, f"dbo.{name}", key=key)
-    silver = proof.silver(str(WORK / "lake/silver" / name), key=key)
+    silver = proof.silver(str(WORK / "lake/silver/dbo" / name), key=key)
     different = sum(now.get(value) != silver.get(value) for value in now.keys() | silver.keys())
     say(f"dbo.{name:<10} source {len(now):>8,} rows, silver {len(silver):>8,} rows, different: {different}")
     return different

@@ -37,12 +37,17 @@ def lake(server: EmbeddedSqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def example(name: str) -> DAG:
     """The one DAG of a file, parsed again."""
+    (dag,) = examples(name).values()
+    return dag
+
+
+def examples(name: str) -> dict[str, DAG]:
+    """The DAGs of a file by their ids, parsed again."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(EXAMPLES / f"{name}.py", bundle_path=EXAMPLES, bundle_name="examples")
     assert bag.import_errors == {}
-    (dag,) = bag.dags.values()
-    return dag
+    return dict(bag.dags)
 
 
 def changes_in(lake: Path, table: str) -> list[tuple[Any, ...]]:
@@ -121,3 +126,21 @@ def test_until_a_table_is_loaded_the_hourly_example_skips_it(server: EmbeddedSql
     server.idle()
     hourly = sync(example("changes_hourly"))
     assert set(states(hourly.test(logical_date=TEN + HOUR)).values()) == {"skipped"}
+
+
+def test_the_whole_database_example_loads_all_tables_and_follows_them(
+    server: EmbeddedSqlServer, lake: Path
+) -> None:
+    server.clock.run()
+    dags = examples("whole_database")
+    loaded = run(dags["erp_load"])
+    tables = sorted(f"dbo.{name}" for name in (*TABLES, "orders"))
+    assert sorted(returned(loaded, "erp.report")["loaded"]) == tables
+    for table in TABLES:
+        server.execute(f"DELETE FROM dbo.{table} WHERE id < 10")
+    server.clock.shift(timedelta(seconds=3))
+    server.idle()
+    followed = run(dags["erp_follow"])
+    assert returned(followed, "erp.report")["rows"] == 10 * len(TABLES)
+    for table in TABLES:
+        assert rows_in(lake / "silver" / "dbo" / table) == source_rows(server, table)
