@@ -92,6 +92,11 @@ def states(dag_run: Any) -> dict[tuple[str, int], str]:
 
 def returned(dag_run: Any, task_id: str, map_index: int = -1) -> Any:
     """The return value of a task, from the database as another process would read it."""
+    return pushed(dag_run, task_id, "return_value", map_index)
+
+
+def pushed(dag_run: Any, task_id: str, key: str, map_index: int = -1) -> Any:
+    """What a task pushed under a key."""
     from airflow import settings
     from airflow.models.xcom import XComModel
 
@@ -100,7 +105,7 @@ def returned(dag_run: Any, task_id: str, map_index: int = -1) -> Any:
         dag_ids=dag_run.dag_id,
         task_ids=task_id,
         map_indexes=map_index,
-        key="return_value",
+        key=key,
     )
     value = settings.Session().scalars(query).first()
     return None if value is None else XComModel.deserialize_value(value)

@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 from airflow_provider_mssql_cdc import MssqlCdcDatabase, mssql_cdc_pipeline
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from tests.dags.harness import clear_and_rerun, labels, returned, run, states
+from tests.dags.harness import clear_and_rerun, labels, pushed, returned, run, states
 from tests.support.delta_rows import delta_rows
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -151,6 +151,25 @@ def test_a_pack_is_tried_again_for_what_is_left_and_single_items_can_be_cleared(
     assert again.state == "success"
     for name in FEW:
         assert_silver_is_the_source(few, tmp_path, name)
+
+    replanned = clear_and_rerun(dag, dag_run.run_id, ["erp.plan", "erp.report"])
+    assert replanned.state == "failed"  # follow has tables now, and its results are of the plan before
+    assert set(pushed(replanned, "erp.report", "report")["died"]) == {"erp.follow[0]", "erp.follow[1]"}
+    followed = clear_and_rerun(dag, dag_run.run_id, [("erp.follow", 0), ("erp.follow", 1), "erp.report"])
+    assert followed.state == "success"
+    assert returned(followed, "erp.report")["followed"] == len(FEW)
+
+
+def test_follow_waits_for_plan_alone_and_report_is_the_run_s_only_leaf() -> None:
+    dag = dag_of(database_at(Path("/lake")), "shape")
+    assert dag.task_dict["erp.follow"].upstream_task_ids == {"erp.plan"}
+    assert [task.task_id for task in dag.leaves] == ["erp.report"]
+    assert dag.task_dict["erp.report"].upstream_task_ids == {
+        "erp.plan",
+        "erp.read",
+        "erp.complete",
+        "erp.follow",
+    }
 
 
 def test_a_run_fails_with_what_failed_and_a_task_that_dies_is_told(
