@@ -22,7 +22,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.key_range import KeyRange
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange, ReadHorizon, StagedRange
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.types import plan_columns
 from airflow_provider_mssql_cdc.source.session import SourceSession
@@ -94,12 +94,9 @@ class Load:
         """Stage rows that come from elsewhere than a read."""
         files = stage_range(
             open_existing(TableLocation.bronze_of(self.table)),
-            planned=planned,
-            stamp=planned.snapshot,
-            commit_ts=None,
-            instance=self.table.capture_instance,
-            columns=columns,
-            batches=batches,
+            self.header(SourceIdentity("bench", "", "", ""), columns),
+            planned,
+            batches,
             attempt=self.attempt("read").label,
         )
         return StagedRange(
@@ -118,19 +115,15 @@ class Load:
             return complete_snapshot(self.table, outcomes, attempt=attempt, connect=self.connect).rows
         with self.connect() as session:
             identity, columns = _identity(_orders(session)), _lake(session)
+        files = [file for outcome in outcomes for file in outcome.files]
         return commit_snapshot(
-            TableLocation.bronze_of(self.table),
-            identity=identity,
-            instance=self.table.capture_instance,
-            snapshot=STAMP,
-            commit_ts=None,
-            resnapshot=False,
-            gap=False,
-            run=outcomes[0].plan.run,
-            run_id="run",
-            files=[file for outcome in outcomes for file in outcome.files],
-            columns=columns,
+            TableLocation.bronze_of(self.table), self.header(identity, columns), files
         ).rows
+
+    def header(self, identity: SourceIdentity, columns: Lake) -> SnapshotHeader:
+        attempt = self.attempt("complete")
+        instance = self.table.capture_instance
+        return SnapshotHeader(identity, instance, STAMP, None, tuple(columns), attempt.run, attempt.run_id)
 
     def statement(self, rows: int) -> str:
         """What a mapped task sends for the rows with the smallest ids; values are written into it."""

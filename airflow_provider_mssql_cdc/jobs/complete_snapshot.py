@@ -146,21 +146,13 @@ def _commit(
         decide_columns(bronze, source)
         refuse_unretained(found.low, position=plan.snapshot, label=table.label)
         coverage = bronze.state.coverage
-        gap = is_proven_gap(coverage, found.low)
         committed = commit_snapshot(
             bronze.location,
-            identity=source.identity,
-            instance=instance.name,
-            snapshot=plan.snapshot,
-            commit_ts=found.committed_at,
+            source.header(plan.snapshot, found.committed_at, attempt=attempt),
+            plan.files,
             horizon=plan.horizon,
             resnapshot=plan.resnapshot,
-            gap=gap,
-            gap_position=coverage.changes if coverage and gap else None,
-            run=attempt.run,
-            run_id=attempt.run_id,
-            files=plan.files,
-            columns=source.lake_columns,
+            gap_position=coverage.changes if coverage and is_proven_gap(coverage, found.low) else None,
         )
         facts = snapshot_facts(
             committed, bronze=bronze, source=source, session=session, plan=plan, lowest=found.low

@@ -124,16 +124,8 @@ def _commit(
         bronze.check_object(source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)
         refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
-        committed = commit_completion(
-            bronze.location,
-            identity=source.identity,
-            instance=instance.name,
-            snapshot=plan.snapshot,
-            waves=plan.waves,
-            commit_ts=plan.start.commit_ts,
-            run=attempt.run,
-            run_id=attempt.run_id,
-        )
+        header = source.header(plan.snapshot, plan.start.commit_ts, attempt=attempt)
+        committed = commit_completion(bronze.location, header, waves=plan.waves)
         detail = {**keys_of(source), "chunks": plan.chunks, "waves": plan.waves}
         row = snapshot_facts(committed, bronze=bronze)
         return committed, with_server(row, source, session=session, detail=detail)

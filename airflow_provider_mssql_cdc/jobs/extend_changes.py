@@ -29,7 +29,7 @@ from airflow_provider_mssql_cdc.jobs.guards import refuse_gap
 from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
-from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
+from airflow_provider_mssql_cdc.lake.changes import PositionMoved, StagedWindow, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.staged_files import change_prefix, discard, remove_dead_files
@@ -90,19 +90,10 @@ def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
     try:
         done = replace_changes(
             run.bronze,
-            window,
-            rows.files,
+            _staged(run, rows),
             identity=run.source.identity,
             prefix=prefix,
-            batch=batch,
             position=position,
-            user_metadata=change_metadata(
-                window,
-                instance=rows.instance.name,
-                batch=batch,
-                rows=rows.counts.rows,
-                run_id=run.request.attempt.run_id,
-            ),
         )
     except PositionMoved:
         discard(run.bronze, rows.files)
@@ -312,23 +303,13 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     rows = _read_on(run, window, instance, batch=batch)
     if not rows.files and stays(run, _end_of(run, rows)):
         return None
-    metadata = change_metadata(
-        rows.window,
-        instance=instance.name,
-        batch=batch,
-        rows=rows.counts.rows,
-        run_id=run.request.attempt.run_id,
-    )
     try:
         commit_window(
             run.bronze,
-            rows.window,
-            rows.files,
+            _staged(run, rows),
             identity=run.source.identity,
-            batch=batch,
             stamp=_end_of(run, rows),
             instance=mark_of(instance),
-            user_metadata=metadata,
         )
     except PositionMoved:
         discard(run.bronze, rows.files)
@@ -336,6 +317,17 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     _record_switch(run, before.instance, instance, at=rows.window.after)
     write_window_facts(run, rows, event="changes")
     return rows
+
+
+def _staged(run: ChangesRun, rows: WindowRows) -> StagedWindow:
+    metadata = change_metadata(
+        rows.window,
+        instance=rows.instance.name,
+        batch=rows.batch,
+        rows=rows.counts.rows,
+        run_id=run.request.attempt.run_id,
+    )
+    return StagedWindow(rows.window, rows.files, rows.batch, metadata)
 
 
 def _read_on(run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int) -> WindowRows:

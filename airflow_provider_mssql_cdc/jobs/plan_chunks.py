@@ -314,14 +314,9 @@ def _open(
     gap = is_proven_gap(coverage, low(session, instance))
     opened = open_snapshot(
         bronze,
-        snapshot,
-        identity=source.identity,
-        instance=instance.name,
-        commit_ts=commit_time(session, snapshot),
+        source.header(snapshot, commit_time(session, snapshot), attempt=request.attempt),
         resnapshot=request.resnapshot,
         gap_position=coverage.changes if coverage is not None and gap else None,
-        run=request.attempt.run,
-        run_id=request.attempt.run_id,
     )
     if isinstance(opened, Opened):
         log.info(

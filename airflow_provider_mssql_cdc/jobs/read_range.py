@@ -291,12 +291,9 @@ def _stage(
     with rows_of_range(session, source, planned.key_range, label=label) as batches:
         files = stage_range(
             bronze,
-            planned=planned,
-            stamp=planned.snapshot,
-            commit_ts=committed_at,
-            instance=source.description.instance.name,
-            columns=source.lake_columns,
-            batches=ReadMeter(label).watched(batches),
+            source.header(planned.snapshot, committed_at, attempt=attempt),
+            planned,
+            ReadMeter(label).watched(batches),
             attempt=attempt.label,
         )
         if verify_since is not None:

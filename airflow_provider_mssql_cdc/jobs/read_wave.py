@@ -199,14 +199,11 @@ def _commit(
         refuse_lost_changes(session, instance, state=bronze.reload().state, label=label)
         landed, added = commit_wave(
             bronze.location,
-            identity=source.identity,
-            snapshot=planned.snapshot,
+            source.header(planned.snapshot, None, attempt=attempt),
+            staged.files,
             wave=planned.wave,
             stamp=staged.stamp,
             horizon=staged.horizon,
-            files=staged.files,
-            columns=source.lake_columns,
-            run_id=attempt.run_id,
         )
     except PermanentError:
         remove_unnamed(bronze.location, [file.path for file in staged.files])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import (
@@ -15,8 +16,8 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, column_drift, open_bronze
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import columns_hash
-from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn
+from airflow_provider_mssql_cdc.model.plan import Attempt, columns_hash
+from airflow_provider_mssql_cdc.model.source_table import Column, LakeColumn, PlannedColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.columns import (
     ColumnDrift,
@@ -57,6 +58,16 @@ class LoadableTable:
     @property
     def lake_columns(self) -> tuple[LakeColumn, ...]:
         return tuple(column.lake for column in self.columns)
+
+    def header(self, snapshot: Lsn, commit_ts: datetime | None, *, attempt: Attempt) -> SnapshotHeader:
+        """What the reads and commits of snapshot S carry.
+
+        :param commit_ts: commit time of S (UTC).
+        """
+        instance = self.description.instance.name
+        return SnapshotHeader(
+            self.identity, instance, snapshot, commit_ts, self.lake_columns, attempt.run, attempt.run_id
+        )
 
     @property
     def split_columns(self) -> tuple[Column, ...]:

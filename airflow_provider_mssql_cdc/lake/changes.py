@@ -230,26 +230,39 @@ def begin_coverage(
     return begun
 
 
+@dataclass(frozen=True, slots=True)
+class StagedWindow:
+    """The changes of a window, staged and ready to be committed.
+
+    :param files: may be none, for a window without changes.
+    :param batch: the number that the rows carry, and that their commit has to get.
+    :param user_metadata: what the commit says of itself in the log.
+    """
+
+    window: Window
+    files: Sequence[StagedFile]
+    batch: int
+    user_metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
 def commit_window(
     bronze: Bronze,
-    window: Window,
-    files: Sequence[StagedFile],
+    staged: StagedWindow,
     *,
     identity: SourceIdentity,
-    batch: int,
     stamp: CommitStamp | None,
     instance: InstanceMark,
-    user_metadata: Mapping[str, Any],
 ) -> int:
     """Append a window's rows and move the position to its end in one commit; the version it became.
 
     Reloads the handle, before each further try and at the end.
 
-    :param batch: the number that the rows carry.
     :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
     :raises PositionMoved: the position is not the window's start any more, or the number is taken.
     :raises IncompletePlan: a staged file is not there or not as it was written.
     """
+
+    window, files, batch = staged.window, staged.files, staged.batch
 
     def once() -> int:
         if holds_all(bronze, files):
@@ -262,8 +275,12 @@ def commit_window(
             *instance_transactions(instance),
             *bronze.object_transactions(identity),
         ]
-        staged = actions_just_staged(bronze, files)
-        return bronze.commit(staged, transactions=transactions, event="changes", user_metadata=user_metadata)
+        return bronze.commit(
+            actions_just_staged(bronze, files),
+            transactions=transactions,
+            event="changes",
+            user_metadata=staged.user_metadata,
+        )
 
     try:
         return until_committed(once, what=f"changes {window} into {bronze.location}", reload=bronze.reload)

@@ -31,8 +31,7 @@ from airflow_provider_mssql_cdc.lake.transactions import (
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.state import SourceIdentity
+from airflow_provider_mssql_cdc.model.source_table import SnapshotHeader
 from airflow_provider_mssql_cdc.planning.coverage import is_other_object
 from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
@@ -58,28 +57,19 @@ class Opened:
 
 
 def open_snapshot(
-    bronze: Bronze,
-    snapshot: Lsn,
-    *,
-    identity: SourceIdentity,
-    instance: str,
-    commit_ts: datetime | None,
-    resnapshot: bool,
-    gap_position: Lsn | None,
-    run: str,
-    run_id: str,
+    bronze: Bronze, header: SnapshotHeader, *, resnapshot: bool = False, gap_position: Lsn | None = None
 ) -> Opened | ResumeLoad | AlreadyStored:
     """Record S in bronze, and start or re-base coverage at it; or say which snapshot is there already.
 
     Leaves the handle on the newest version.
 
-    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
     :param gap_position: the position above which changes are proven lost; None without such a proof.
-    :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
     :raises NotReadyYet: another snapshot was opened meanwhile, at or above S.
     :raises Superseded: coverage begins above S, or changes of another table of this name were read above S.
     :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     """
+
+    identity, snapshot, run = header.identity, header.snapshot, header.run
 
     def once() -> Opened | ResumeLoad | AlreadyStored:
         state = bronze.state
@@ -105,9 +95,9 @@ def open_snapshot(
             event="snapshot_open",
             user_metadata={
                 "open": snapshot.text,
-                "capture_instance": instance,
-                "commit_ts": None if commit_ts is None else commit_ts.isoformat(),
-                "run_id": run_id,
+                "capture_instance": header.instance,
+                "commit_ts": None if header.commit_ts is None else header.commit_ts.isoformat(),
+                "run_id": header.run_id,
             },
         )
         return Opened(snapshot, rebased=decision.rebase and state.coverage is not None)
@@ -222,15 +212,12 @@ def latest_horizon(landed: Iterable[LandedWave]) -> ReadHorizon | None:
 
 def commit_wave(
     location: TableLocation,
+    header: SnapshotHeader,
+    files: Sequence[StagedFile],
     *,
-    identity: SourceIdentity,
-    snapshot: Lsn,
     wave: int,
     stamp: Lsn,
     horizon: ReadHorizon,
-    files: Sequence[StagedFile],
-    columns: Sequence[LakeColumn],
-    run_id: str,
 ) -> tuple[LandedWave, bool]:
     """Put a wave's files into bronze, or find that another attempt has; whether this one did.
 
@@ -242,13 +229,13 @@ def commit_wave(
     :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
     """
-    bronze = open_existing(location)
+    bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
     rows = sum(file.rows for file in files)
     landed = LandedWave(wave, rows, horizon)
 
     @cache
     def checked_files() -> list[AddAction]:
-        return add_actions(bronze, files, snapshot=snapshot, columns=columns)
+        return add_actions(bronze, files, snapshot=snapshot, columns=header.columns)
 
     def once() -> tuple[LandedWave, bool]:
         bronze.check_identity(identity)
@@ -256,7 +243,7 @@ def commit_wave(
         if (theirs := landed_wave(bronze.table, snapshot, wave)) is not None:
             return theirs, False
         refuse_ended(bronze.state, snapshot)
-        bronze.check_columns(columns)
+        bronze.check_columns(header.columns)
         bronze.commit(
             checked_files(),
             transactions=[
@@ -269,7 +256,7 @@ def commit_wave(
                 "wave": wave,
                 "lsn": stamp.text,
                 "rows": rows,
-                "run_id": run_id,
+                "run_id": header.run_id,
             },
         )
         return landed, True

@@ -31,8 +31,8 @@ from airflow_provider_mssql_cdc.lake.transactions import (
 )
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon, StagedFile
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
+from airflow_provider_mssql_cdc.model.source_table import SnapshotHeader
+from airflow_provider_mssql_cdc.model.state import BronzeState
 from airflow_provider_mssql_cdc.planning.coverage import is_other_object
 from airflow_provider_mssql_cdc.planning.snapshots import (
     AddSnapshot,
@@ -77,83 +77,69 @@ class SnapshotCommit:
 class _Offer:
     """What is to be committed if bronze's state allows it."""
 
-    instance: str
-    snapshot: Lsn
-    commit_ts: datetime | None
-    resnapshot: bool
-    run: str
-    run_id: str
+    header: SnapshotHeader
     rows: int
     horizon: ReadHorizon | None
+    resnapshot: bool = False
 
     def user_metadata(self) -> dict[str, str | int | None]:
-        time = None if self.commit_ts is None else naive_utc(self.commit_ts).replace(tzinfo=UTC).isoformat()
+        header = self.header
+        time = None if header.commit_ts is None else naive_utc(header.commit_ts).replace(tzinfo=UTC)
         return {
-            "snapshot": self.instance,
-            "lsn": self.snapshot.text,
-            "commit_ts": time,
+            "snapshot": header.instance,
+            "lsn": header.snapshot.text,
+            "commit_ts": None if time is None else time.isoformat(),
             "rows": self.rows,
-            "run_id": self.run_id,
+            "run_id": header.run_id,
         }
 
 
 def commit_snapshot(
     location: TableLocation,
-    *,
-    identity: SourceIdentity,
-    instance: str,
-    snapshot: Lsn,
-    commit_ts: datetime | None,
-    resnapshot: bool,
-    gap: bool,
-    run: str,
-    run_id: str,
+    header: SnapshotHeader,
     files: Sequence[StagedFile],
-    columns: Sequence[LakeColumn],
-    gap_position: Lsn | None = None,
+    *,
     horizon: ReadHorizon | None = None,
+    resnapshot: bool = False,
+    gap_position: Lsn | None = None,
 ) -> SnapshotCommit:
     """Make S the complete snapshot of bronze, or return the one that bronze holds.
 
     Bronze is looked at before any file is. Called again, at any point, it adds nothing twice.
 
-    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
-    :param gap: changes just above the position are proven lost, so coverage may begin anew at S.
-    :param gap_position: the position of that proof; by default the one bronze stands at when this begins.
     :param horizon: the latest over all reads; kept in bronze, since silver has to know it later.
-    :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
-    :param run_id: Airflow's own, for people.
+    :param gap_position: the position just above which changes are proven lost, so that coverage may begin
+        again at S while bronze is still there; None without such a proof.
     :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
     :raises Superseded: a later snapshot has re-based coverage above S, or a chunked one was opened at S.
     :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     :raises CommitConflict: other commits were first too often.
     """
-    bronze = open_existing(location)
-    proven_at = gap_position or (bronze.state.coverage.changes if bronze.state.coverage else None)
-    rows = sum(file.rows for file in files)
-    offer = _Offer(instance, snapshot, commit_ts, resnapshot, run, run_id, rows, horizon)
+    bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
+    offer = _Offer(header, sum(file.rows for file in files), horizon, resnapshot)
 
     @cache
     def checked_files() -> list[AddAction]:
-        return add_actions(bronze, files, snapshot=snapshot, columns=columns)
+        return add_actions(bronze, files, snapshot=snapshot, columns=header.columns)
 
     def once() -> SnapshotCommit:
         bronze.check_identity(identity)
         other = is_other_object(bronze.state, identity)
         if not resnapshot:
             bronze.check_object(identity)
-        elif not other and bronze.snapshot_of_run(run) is not None:
+        elif not other and bronze.snapshot_of_run(header.run) is not None:
             return held_snapshot(bronze)  # one per run: this one's files may be gone already
-        gap_holds = gap and bronze.state.coverage is not None and bronze.state.coverage.changes == proven_at
+        coverage = bronze.state.coverage
+        gap = coverage is not None and coverage.changes == gap_position
         decision = decide_snapshot_commit(
-            bronze.state, snapshot, resnapshot=resnapshot, gap=gap_holds, other_object=other
+            bronze.state, snapshot, resnapshot=resnapshot, gap=gap, other_object=other
         )
         if isinstance(decision, AlreadyStored):
             return held_snapshot(bronze)
         _refuse_shared_lsn(bronze, snapshot)
-        bronze.check_columns(columns)
-        return _added(bronze, identity, offer, decision=decision, files=checked_files)
+        bronze.check_columns(header.columns)
+        return _added(bronze, offer, decision=decision, files=checked_files)
 
     outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
@@ -173,27 +159,16 @@ def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
         )
 
 
-def commit_completion(
-    location: TableLocation,
-    *,
-    identity: SourceIdentity,
-    instance: str,
-    snapshot: Lsn,
-    waves: int,
-    commit_ts: datetime | None,
-    run: str,
-    run_id: str,
-) -> SnapshotCommit:
+def commit_completion(location: TableLocation, header: SnapshotHeader, *, waves: int) -> SnapshotCommit:
     """Make a chunked S, all of whose waves are in bronze, its complete snapshot: a commit without files.
 
     Or return the one that bronze holds, when that is S or a later one.
 
     :param waves: of the stored plan.
-    :param run: eight hex digits that name the Airflow run.
     :raises IncompletePlan: waves are missing; the message names them.
     :raises Superseded: coverage has been re-based above S, or S was abandoned.
     """
-    bronze = open_existing(location)
+    bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
 
     def once() -> SnapshotCommit:
         bronze.check_identity(identity)
@@ -203,17 +178,9 @@ def commit_completion(
             return held_snapshot(bronze)
         landed = landed_waves(bronze.table, snapshot, waves)
         refuse_missing(missing_waves(waves, landed), snapshot=snapshot, waves=waves)
-        offer = _Offer(
-            instance,
-            snapshot,
-            commit_ts,
-            resnapshot=False,
-            run=run,
-            run_id=run_id,
-            rows=sum(wave.rows for wave in landed.values()),
-            horizon=latest_horizon(landed.values()),
-        )
-        return _added(bronze, identity, offer, decision=decision, files=list)
+        rows = sum(wave.rows for wave in landed.values())
+        offer = _Offer(header, rows, latest_horizon(landed.values()))
+        return _added(bronze, offer, decision=decision, files=list)
 
     outcome = until_committed(once, what=f"completing {snapshot} in {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
@@ -222,34 +189,33 @@ def commit_completion(
 
 def _added(
     bronze: Bronze,
-    identity: SourceIdentity,
     offer: _Offer,
     *,
     decision: AddSnapshot,
     files: Callable[[], list[AddAction]],
 ) -> SnapshotCommit:
-    before = bronze.state
+    before, header = bronze.state, offer.header
     event: SnapshotEvent = "bootstrap" if before.snapshot is None else "resnapshot"
     version = bronze.commit(
         files(),
         transactions=[
             *_transactions(before, offer, decision=decision),
-            *bronze.object_transactions(identity),
+            *bronze.object_transactions(header.identity),
         ],
         event=event,
         user_metadata=offer.user_metadata(),
     )
     rebased = decision.rebase and before.coverage is not None
     return SnapshotCommit(
-        snapshot=offer.snapshot,
+        snapshot=header.snapshot,
         version=version,
         rows=offer.rows,
-        commit_ts=offer.commit_ts,
+        commit_ts=header.commit_ts,
         added=True,
         rebased=rebased,
         horizon=offer.horizon,
         event=event,
-        reason=f"snapshot {offer.snapshot} is complete with {offer.rows} rows in version {version}"
+        reason=f"snapshot {header.snapshot} is complete with {offer.rows} rows in version {version}"
         + (", coverage of changes begins anew there" if rebased else ""),
     )
 
@@ -261,12 +227,13 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
     same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
     Where coverage begins anew both ends are put, so that a window of the table before conflicts.
     """
-    transactions = lsn_transactions(SNAPSHOT, offer.snapshot)
+    snapshot = offer.header.snapshot
+    transactions = lsn_transactions(SNAPSHOT, snapshot)
     if offer.horizon is not None:
-        transactions += horizon_transactions(offer.snapshot, offer.horizon)
+        transactions += horizon_transactions(snapshot, offer.horizon)
     if offer.resnapshot:
-        transactions += lsn_transactions(run_app_id(offer.run), offer.snapshot)
-    coverage = coverage_after(before, offer.snapshot, decision=decision)
+        transactions += lsn_transactions(run_app_id(offer.header.run), snapshot)
+    coverage = coverage_after(before, snapshot, decision=decision)
     if decision.rebase or coverage != before.coverage:
         return transactions + coverage_transactions(coverage)
     return transactions + lsn_transactions(BASE, coverage.base)

@@ -10,9 +10,8 @@ committed on the very version that it was worked out on, or worked out again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from deltalake.transaction import RemoveAction
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.changes import repair_transactions
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow, repair_transactions
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.parquet import parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import (
@@ -64,17 +63,9 @@ class _Taken:
 
 
 def replace_changes(
-    bronze: Bronze,
-    window: Window,
-    files: Sequence[StagedFile],
-    *,
-    identity: SourceIdentity,
-    prefix: str,
-    batch: int,
-    position: Lsn,
-    user_metadata: Mapping[str, Any],
+    bronze: Bronze, staged: StagedWindow, *, identity: SourceIdentity, prefix: str, position: Lsn
 ) -> RepairCommit:
-    """Replace the rows of ``_operation`` 1 to 4 with a commit LSN in the window by those of ``files``.
+    """Replace the rows of ``_operation`` 1 to 4 with a commit LSN in the window by the staged ones.
 
     Reloads the handle, before each further try and at the end.
 
@@ -85,6 +76,8 @@ def replace_changes(
     """
     refuse_deletion_vectors(bronze.table)
     refuse_append_only(bronze.table)
+
+    window, files, batch = staged.window, staged.files, staged.batch
 
     def once() -> RepairCommit:
         bronze.check_object(identity)
@@ -98,7 +91,7 @@ def replace_changes(
                 [*taken.removes, *adds],
                 transactions=transactions,
                 event="repair",
-                user_metadata=user_metadata,
+                user_metadata=staged.user_metadata,
                 overtaken=False,
             )
         return RepairCommit(version, taken.rows, sum(file.rows for file in taken.carried))

@@ -23,7 +23,7 @@ from airflow_provider_mssql_cdc.lake.staged_files import numbered, range_prefix
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange, StagedFile
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
 
 log = logging.getLogger(__name__)
@@ -35,33 +35,28 @@ ROW_GROUP_BYTES = 12 << 20
 
 def stage_range(
     bronze: Bronze,
-    *,
+    header: SnapshotHeader,
     planned: PlannedRange,
-    stamp: Lsn,
-    commit_ts: datetime | None,
-    instance: str,
-    columns: Sequence[LakeColumn],
     batches: Iterable[pa.RecordBatch],
+    *,
     attempt: str,
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
-    """Write the rows of one key range of a whole snapshot; no rows, no file.
+    """Write the rows of one key range of a whole snapshot, stamped with S; no rows, no file.
 
     Nothing is visible to readers. When reading or writing fails, what was written is removed.
 
-    :param stamp: the LSN recorded before the read, S on a whole snapshot.
-    :param commit_ts: its commit time (UTC), None where it is no mapped commit.
     :param batches: captured columns only, in the plan's order, each with the planned schema.
     :param attempt: names this attempt and no other; part of the file names.
     :raises SchemaDrift: a batch with other columns or types.
     """
-    if stamp < planned.snapshot:
-        raise ValueError(f"a stamp is never below its snapshot: {stamp} < {planned.snapshot}")
+    if planned.snapshot != header.snapshot:
+        raise ValueError(f"a range is read for its own snapshot, {planned.snapshot}, got {header.snapshot}")
     return stage_rows(
         bronze,
         prefix=range_prefix(planned, attempt),
-        stamp=RowStamp(instance, stamp, commit_ts, snapshot=planned.snapshot),
-        columns=columns,
+        stamp=RowStamp(header.instance, header.snapshot, header.commit_ts, snapshot=planned.snapshot),
+        columns=header.columns,
         batches=batches,
         target_bytes=target_bytes,
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 MAX_LENGTH = -1
 """``max_length`` of the (max) types."""
@@ -253,3 +256,25 @@ class SourceFacts:
     partitioned: bool | None = None
     database_collation: str | None = None
     code_pages: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """What every read and every commit of one snapshot have in common.
+
+    :param identity: of the source table.
+    :param instance: name of the capture instance.
+    :param snapshot: S.
+    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param columns: as planned.
+    :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
+    :param run_id: Airflow's own, for the commit's entry in the log.
+    """
+
+    identity: SourceIdentity
+    instance: str
+    snapshot: Lsn
+    commit_ts: datetime | None
+    columns: tuple[LakeColumn, ...]
+    run: str
+    run_id: str

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.changes import PositionMoved, begin_coverage, commit_window
+from airflow_provider_mssql_cdc.lake.changes import PositionMoved, StagedWindow, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.chunked import Opened, abandon_unfinished, commit_wave, open_snapshot
 from airflow_provider_mssql_cdc.lake.commit import commit_completion
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
@@ -23,8 +23,8 @@ from airflow_provider_mssql_cdc.model.capture import InstanceMark, Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
 from airflow_provider_mssql_cdc.planning.coverage import is_proven_gap, is_usable
-from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, complete, lsn, new_bronze
-from tests.unit.lake.test_waves import NOON, RUN
+from tests.unit.lake.tables import IDENTITY, complete, header, lsn, new_bronze
+from tests.unit.lake.test_waves import NOON
 
 ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "3"))
 STEPS = 30
@@ -75,17 +75,8 @@ class Model:
         bronze = self.handle()
         gap = self.gap_position(bronze)
         run = self.rng.randbytes(4).hex()
-        opened = open_snapshot(
-            bronze,
-            lsn(self.now),
-            identity=IDENTITY,
-            instance=INSTANCE,
-            commit_ts=None,
-            resnapshot=resnapshot,
-            gap_position=gap,
-            run=run,
-            run_id=run,
-        )
+        of_s = header(lsn(self.now), commit_ts=None, run=run, run_id=run)
+        opened = open_snapshot(bronze, of_s, resnapshot=resnapshot, gap_position=gap)
         if isinstance(opened, Opened):
             self.seen.append(self.now)
 
@@ -94,28 +85,17 @@ class Model:
             number = self.rng.choice(self.seen)
             commit_wave(
                 self.bronze.location,
-                identity=IDENTITY,
-                snapshot=lsn(number),
+                header(lsn(number)),
+                (),
                 wave=self.rng.randrange(2),
                 stamp=lsn(self.now),
                 horizon=ReadHorizon(lsn(self.now), NOON),
-                files=(),
-                columns=COLUMNS,
-                run_id="r",
             )
 
     def completes(self) -> None:
         if self.seen:
-            commit_completion(
-                self.bronze.location,
-                identity=IDENTITY,
-                instance=INSTANCE,
-                snapshot=lsn(self.rng.choice(self.seen)),
-                waves=2,
-                commit_ts=None,
-                run=RUN,
-                run_id="r",
-            )
+            of_s = header(lsn(self.rng.choice(self.seen)), commit_ts=None)
+            commit_completion(self.bronze.location, of_s, waves=2)
 
     def whole(self) -> None:
         """A whole snapshot recorded at some earlier moment, still retained, completes now."""
@@ -128,7 +108,6 @@ class Model:
             self.bronze.location,
             lsn(number),
             resnapshot=self.rng.random() < 0.6,
-            gap=gap is not None,
             gap_position=gap,
             run=self.rng.randbytes(4).hex(),
         )
@@ -145,16 +124,8 @@ class Model:
         numbers = self.numbers
         until = self.rng.randrange(numbers[coverage.changes] + 1, self.now + 1)
         window = Window(coverage.changes, lsn(until))
-        commit_window(
-            bronze,
-            window,
-            [],
-            identity=IDENTITY,
-            batch=read_changes_state(bronze.table).batch + 1,
-            stamp=None,
-            instance=MARK,
-            user_metadata={},
-        )
+        staged = StagedWindow(window, [], read_changes_state(bronze.table).batch + 1)
+        commit_window(bronze, staged, identity=IDENTITY, stamp=None, instance=MARK)
         self.written |= set(range(numbers[window.after] + 1, until + 1))
 
     def abandons(self) -> None:

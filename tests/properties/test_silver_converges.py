@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
@@ -149,13 +150,12 @@ class Round:
         files = [StagedFile(path.name, path.stat().st_size, table.num_rows)]
         replace_changes(
             bronze,
-            Window(lsn(window[0] - 1), lsn(window[1] - 1)),
-            files if table.num_rows else [],
+            StagedWindow(
+                Window(lsn(window[0] - 1), lsn(window[1] - 1)), files if table.num_rows else [], batch
+            ),
             identity=IDENTITY,
             prefix=prefix,
-            batch=batch,
             position=bronze.state.coverage.changes,
-            user_metadata={},
         )
 
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
@@ -251,15 +252,14 @@ class Played:
         table = self.world.table(self.rows_of(first, last))
         path = Path(bronze.location.uri, f"repair-{secrets.token_hex(4)}-0.parquet")
         pq.write_table(table, path)
+        window = Window(lsn(first - 1) if first > 1 else lsn(1).decremented(), lsn(last))
+        files = [StagedFile(path.name, path.stat().st_size, table.num_rows)] if table.num_rows else []
         replace_changes(
             bronze,
-            Window(lsn(first - 1) if first > 1 else lsn(1).decremented(), lsn(last)),
-            [StagedFile(path.name, path.stat().st_size, table.num_rows)] if table.num_rows else [],
+            StagedWindow(window, files, read_changes_state(bronze.table).batch + 1),
             identity=IDENTITY,
             prefix=path.stem,
-            batch=read_changes_state(bronze.table).batch + 1,
             position=bronze.state.coverage.changes,
-            user_metadata={},
         )
 
     def check(self) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon
 from tests.support.delta_rows import delta_rows
-from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, lsn, new_bronze
+from tests.unit.lake.tables import COLUMNS, INSTANCE, RUN, batch, header, lsn, new_bronze
 
 S = lsn(3)
 ROWS = 10
@@ -36,17 +36,7 @@ def append(bronze: str, facts: str, wave: int) -> tuple[bool, bool]:
         columns=COLUMNS,
         batches=[batch(range(wave * ROWS, wave * ROWS + ROWS))],
     )
-    _, added = commit_wave(
-        location,
-        identity=IDENTITY,
-        snapshot=S,
-        wave=wave,
-        stamp=S,
-        horizon=HORIZON,
-        files=files,
-        columns=COLUMNS,
-        run_id="manual__1",
-    )
+    _, added = commit_wave(location, header(S), files, wave=wave, stamp=S, horizon=HORIZON)
     row = FactsRow(event="snapshot_wave", target=bronze, rows=ROWS, written_at=datetime.now(UTC))
     reported = write_facts(
         TableLocation(facts), row, identifier=facts_identifier(bronze, "snapshot_wave", S, wave)
@@ -66,17 +56,7 @@ def _work(bronze: str, facts: str, waves: list[int], together: Any, results: Any
 def race(folder: Path, *, processes: int, appends: int) -> None:
     """Each process appends waves of its own, and then once more those of another."""
     bronze, facts = new_bronze(folder), str(folder / "facts")
-    open_snapshot(
-        bronze,
-        S,
-        identity=IDENTITY,
-        instance=INSTANCE,
-        commit_ts=None,
-        resnapshot=False,
-        gap_position=None,
-        run=RUN,
-        run_id="manual__1",
-    )
+    open_snapshot(bronze, header(S, commit_ts=None))
     waves = processes * appends
     context = multiprocessing.get_context("spawn")
     together, results = context.Barrier(processes), context.Queue()

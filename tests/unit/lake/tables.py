@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, StagedFile
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 IDENTITY = SourceIdentity("erp", "sales", "dbo", "orders")
@@ -54,6 +55,22 @@ def new_bronze(folder: Path, columns: Sequence[LakeColumn] = COLUMNS) -> Bronze:
     return open_or_create(TableLocation(str(folder / "orders")), IDENTITY, columns)
 
 
+def header(snapshot: Lsn, **more: Any) -> SnapshotHeader:
+    """What reads and commits of S carry; a test names what it speaks of."""
+    return replace(
+        SnapshotHeader(IDENTITY, INSTANCE, snapshot, COMMIT_TS, COLUMNS, RUN, "manual__2024-05-11"), **more
+    )
+
+
+_IN_THE_HEADER = frozenset(field.name for field in fields(SnapshotHeader))
+
+
+def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What belongs into the header, and the rest."""
+    own = {name: value for name, value in arguments.items() if name in _IN_THE_HEADER}
+    return own, {name: value for name, value in arguments.items() if name not in own}
+
+
 def stage(
     bronze: Bronze,
     snapshot: Lsn,
@@ -61,40 +78,37 @@ def stage(
     *,
     run: str = RUN,
     index: int = 0,
-    attempt: str = "a1-9f03bc",
+    planned: PlannedRange | None = None,
+    batches: Sequence[pa.RecordBatch] | None = None,
     **more: Any,
 ) -> tuple[StagedFile, ...]:
     """One staged range of a new plan of ``run``."""
-    planned = PlannedRange(PlanId.new(snapshot, run), index, index + 1)
-    arguments: dict[str, Any] = {
-        "planned": planned,
-        "stamp": snapshot,
-        "commit_ts": COMMIT_TS,
-        "instance": INSTANCE,
-        "columns": COLUMNS,
-        "batches": [batch(ids)],
-        "attempt": attempt,
-    }
-    return stage_range(bronze, **(arguments | more))
+    planned = planned or PlannedRange(PlanId.new(snapshot, run), index, index + 1)
+    own, arguments = _split(more)
+    rows = [batch(ids)] if batches is None else batches
+    given = {"attempt": "a1-9f03bc", **arguments}
+    of_s = header(**{"snapshot": snapshot, "run": run, **own})
+    return stage_range(bronze, of_s, planned, rows, **given)
 
 
 def complete(
-    location: TableLocation, snapshot: Lsn, files: Sequence[StagedFile] = (), **more: Any
+    location: TableLocation,
+    snapshot: Lsn,
+    files: Sequence[StagedFile] = (),
+    *,
+    gap: bool = False,
+    gap_position: Lsn | None = None,
+    **more: Any,
 ) -> SnapshotCommit:
-    """``commit_snapshot`` with everything that a test does not speak of filled in."""
-    arguments: dict[str, Any] = {
-        "identity": IDENTITY,
-        "instance": INSTANCE,
-        "snapshot": snapshot,
-        "commit_ts": COMMIT_TS,
-        "resnapshot": False,
-        "gap": False,
-        "run": RUN,
-        "run_id": "manual__2024-05-11",
-        "files": files,
-        "columns": COLUMNS,
-    }
-    return commit_snapshot(location, **(arguments | more))
+    """``commit_snapshot`` with everything that a test does not speak of filled in.
+
+    :param gap: changes are proven lost just above the position that bronze has now, unless one is named.
+    """
+    own, arguments = _split(more)
+    if gap and gap_position is None:
+        coverage = open_existing(location).state.coverage
+        gap_position = coverage.changes if coverage else None
+    return commit_snapshot(location, header(snapshot, **own), files, gap_position=gap_position, **arguments)
 
 
 def rows_of(location: TableLocation, select: str = "*", where: str = "true") -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.lake import delta_table, repairs, staged_files
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.silver import merge
 from airflow_provider_mssql_cdc.lake.staged_files import discard, remove_unnamed
@@ -104,13 +105,10 @@ def test_a_repair_that_is_ended_at_any_line_leaves_a_bronze_that_can_be_read(tmp
         with ended_at_line(number) as was_sent:
             replace_changes(
                 bronze,
-                window,
-                (),
+                StagedWindow(window, (), read_changes_state(bronze.table).batch + 1),
                 identity=IDENTITY,
                 prefix="repair-000000000001-x",
-                batch=read_changes_state(bronze.table).batch + 1,
                 position=lsn(3),
-                user_metadata={},
             )
         sent = was_sent()
         left = sorted(row["_operation"] for row in delta_rows(world.bronze_at.uri))

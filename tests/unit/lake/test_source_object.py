@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.errors import ForeignTable, Superseded
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.changes import begin_coverage, commit_window
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow, begin_coverage, commit_window
 from airflow_provider_mssql_cdc.lake.chunked import Opened, open_snapshot
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.model.capture import InstanceMark, Window
@@ -18,10 +18,9 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import Coverage, SourceIdentity
 from tests.unit.lake.tables import (
     IDENTITY,
-    INSTANCE,
     OTHER_RUN,
-    RUN,
     complete,
+    header,
     lsn,
     new_bronze,
     reopened,
@@ -41,16 +40,8 @@ def bronze(tmp_path: Path) -> Bronze:
 
 
 def window(bronze: Bronze, after: int, until: int, identity: SourceIdentity = FIRST) -> int:
-    return commit_window(
-        bronze,
-        Window(lsn(after), lsn(until)),
-        [],
-        identity=identity,
-        batch=1,
-        stamp=None,
-        instance=MARK,
-        user_metadata={},
-    )
+    staged = StagedWindow(Window(lsn(after), lsn(until)), [], batch=1)
+    return commit_window(bronze, staged, identity=identity, stamp=None, instance=MARK)
 
 
 def whole(bronze: Bronze, snapshot: Lsn, identity: SourceIdentity = NEXT) -> None:
@@ -65,17 +56,8 @@ def whole(bronze: Bronze, snapshot: Lsn, identity: SourceIdentity = NEXT) -> Non
 
 
 def chunked(bronze: Bronze, snapshot: Lsn, identity: SourceIdentity = NEXT) -> Opened:
-    opened = open_snapshot(
-        open_existing(bronze.location),
-        snapshot,
-        identity=identity,
-        instance=INSTANCE,
-        commit_ts=None,
-        resnapshot=True,
-        gap_position=None,
-        run=RUN,
-        run_id="r",
-    )
+    of_s = header(snapshot, identity=identity, commit_ts=None, run=OTHER_RUN)
+    opened = open_snapshot(open_existing(bronze.location), of_s, resnapshot=True)
     assert isinstance(opened, Opened)
     return opened
 
@@ -88,7 +70,7 @@ def test_a_window_of_the_table_before_is_not_committed_after_a_resnapshot_of_the
     assert callable(take)
     reading = reopened(bronze)
     take(bronze, lsn(snapshot))
-    with pytest.raises(ForeignTable, match="object id 901578554, and .* object id 901578266 now"):
+    with pytest.raises(ForeignTable, match="object id 901578554, .* got 901578266"):
         window(reading, 10, 20)
     after = reopened(bronze).state
     assert (after.source_object, after.coverage) == (901578554, Coverage(lsn(snapshot), lsn(snapshot)))
@@ -101,17 +83,9 @@ def test_a_repair_of_the_table_before_is_not_committed_after_a_resnapshot_of_the
     assert callable(take)
     reading = reopened(bronze)
     take(bronze, lsn(10))
+    staged = StagedWindow(Window(lsn(9), lsn(10)), [], batch=1)
     with pytest.raises(ForeignTable):
-        replace_changes(
-            reopened(reading),
-            Window(lsn(9), lsn(10)),
-            [],
-            identity=FIRST,
-            prefix="repair",
-            batch=1,
-            position=lsn(10),
-            user_metadata={},
-        )
+        replace_changes(reopened(reading), staged, identity=FIRST, prefix="repair", position=lsn(10))
 
 
 def test_a_resnapshot_of_the_next_table_below_changes_of_the_one_before_is_refused(bronze: Bronze) -> None:

@@ -128,9 +128,10 @@ def test_an_attempt_that_is_no_part_of_a_file_name_is_refused(tmp_path: Path, at
         stage(new_bronze(tmp_path), S, attempt=attempt)
 
 
-def test_a_stamp_below_its_snapshot_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="never below"):
-        stage(new_bronze(tmp_path), S, stamp=lsn(4))
+@pytest.mark.parametrize("other", [4, 6])
+def test_a_range_of_another_snapshot_is_refused(tmp_path: Path, other: int) -> None:
+    with pytest.raises(ValueError, match="for its own snapshot"):
+        stage(new_bronze(tmp_path), S, planned=PlannedRange(PlanId.new(lsn(other), RUN), 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -210,22 +211,19 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.model.plan import (PlanId, PlannedRange)
-from airflow_provider_mssql_cdc.model.source_table import LakeColumn
+from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange
+from airflow_provider_mssql_cdc.model.source_table import LakeColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 
 bronze_at, facts_at = (TableLocation(path) for path in sys.argv[1:])
 identity, columns, S = SourceIdentity("c", "d", "s", "t"), [LakeColumn("id", "id", "int64")], Lsn(7)
 bronze = open_or_create(bronze_at, identity, columns)
-files = stage_range(
-    bronze, planned=PlannedRange(PlanId.new(S, "00000000"), 0, 1), stamp=S, commit_ts=None, instance="s_t",
-    columns=columns, batches=[pa.record_batch([one(1, pa.int64())], names=["id"])], attempt="a1-x",
-)
+header = SnapshotHeader(identity, "s_t", S, None, columns, "00000000", "r")
+planned = PlannedRange(PlanId.new(S, "00000000"), 0, 1)
+rows = [pa.record_batch([one(1, pa.int64())], names=["id"])]
+files = stage_range(bronze, header, planned, rows, attempt="a1-x")
 for _ in range(2):
-    done = commit_snapshot(
-        bronze_at, identity=identity, instance="s_t", snapshot=S, commit_ts=None, resnapshot=False, gap=False,
-        run="00000000", run_id="r", files=files, columns=columns,
-    )
+    done = commit_snapshot(bronze_at, header, files)
 write_facts(facts_at, FactsRow(event="bootstrap", target=bronze_at.uri, rows=done.rows), identifier="x")
 print(done.rows, sorted({"pandas", "airflow"} & set(sys.modules)))
 """

@@ -29,7 +29,17 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.planning.snapshots import AlreadyStored, ResumeLoad
-from tests.unit.lake.tables import COLUMNS, IDENTITY, INSTANCE, RUN, batch, complete, ids_in, lsn, new_bronze
+from tests.unit.lake.tables import (
+    COLUMNS,
+    INSTANCE,
+    RUN,
+    batch,
+    complete,
+    header,
+    ids_in,
+    lsn,
+    new_bronze,
+)
 from tests.unit.lake.tables import stage as stage_range
 
 NOON = datetime(2024, 5, 11, 12, tzinfo=UTC)
@@ -40,17 +50,11 @@ def horizon(number: int) -> ReadHorizon:
     return ReadHorizon(lsn(number), NOON + timedelta(minutes=number))
 
 
-def opened(bronze: Bronze, snapshot: Lsn, **more: Any) -> Any:
-    given: dict[str, Any] = {
-        "identity": IDENTITY,
-        "instance": INSTANCE,
-        "commit_ts": None,
-        "resnapshot": False,
-        "gap_position": None,
-        "run": RUN,
-        "run_id": "manual__1",
-    }
-    return open_snapshot(bronze, snapshot, **(given | more))
+def opened(
+    bronze: Bronze, snapshot: Lsn, *, resnapshot: bool = False, gap_position: Lsn | None = None, **more: Any
+) -> Any:
+    of_s = header(snapshot, **{"commit_ts": None, "run_id": "manual__1", **more})
+    return open_snapshot(bronze, of_s, resnapshot=resnapshot, gap_position=gap_position)
 
 
 def staged(bronze: Bronze, snapshot: Lsn, wave: int, ids: list[int]) -> tuple[StagedFile, ...]:
@@ -66,30 +70,11 @@ def staged(bronze: Bronze, snapshot: Lsn, wave: int, ids: list[int]) -> tuple[St
 def commit(
     location: TableLocation, snapshot: Lsn, wave: int, files: tuple[StagedFile, ...], at: int = 5
 ) -> tuple[LandedWave, bool]:
-    return commit_wave(
-        location,
-        identity=IDENTITY,
-        snapshot=snapshot,
-        wave=wave,
-        stamp=snapshot,
-        horizon=horizon(at),
-        files=files,
-        columns=COLUMNS,
-        run_id="manual__1",
-    )
+    return commit_wave(location, header(snapshot), files, wave=wave, stamp=snapshot, horizon=horizon(at))
 
 
 def completion(location: TableLocation, snapshot: Lsn, waves: int) -> SnapshotCommit:
-    return commit_completion(
-        location,
-        identity=IDENTITY,
-        instance=INSTANCE,
-        snapshot=snapshot,
-        waves=waves,
-        commit_ts=None,
-        run=RUN,
-        run_id="manual__1",
-    )
+    return commit_completion(location, header(snapshot, commit_ts=None), waves=waves)
 
 
 def test_an_open_starts_coverage_and_is_found_again(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import add_columns, open_existing, open_or_create
+from airflow_provider_mssql_cdc.lake.changes import StagedWindow
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver, refuse_foreign
@@ -264,13 +265,10 @@ def test_a_repair_carries_what_shares_a_file_without_statistics(world: World) ->
     bronze = world.bronze
     replaced = replace_changes(
         bronze,
-        Window(lsn(10), lsn(11)),
-        [],
+        StagedWindow(Window(lsn(10), lsn(11)), [], 1),
         identity=IDENTITY,
         prefix="repair",
-        batch=1,
         position=lsn(11),
-        user_metadata={},
     )
     assert (replaced.replaced, replaced.carried) == (1, 6)
     assert sorted(row["_operation"] for row in delta_rows(world.bronze_at.uri)) == [0] * 6
