@@ -18,7 +18,6 @@ from airflow_provider_mssql_cdc.jobs.guards import (
 from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
-from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.staged_files import remove_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
@@ -65,7 +64,10 @@ class CompletedSnapshot:
             version=committed.version,
             horizon=committed.horizon,
             bronze=bronze.location.uri,
-            committed=committed.added or _committed_before(bronze, attempt),
+            committed=committed.added
+            or bronze.earlier_try_committed(
+                attempt, events=("bootstrap", "resnapshot"), counted=("snapshot",)
+            ),
         )
 
     def to_xcom(self) -> dict[str, Any]:
@@ -158,10 +160,3 @@ def _commit(
             committed, bronze=bronze, source=source, session=session, plan=plan, lowest=found.low
         )
     return committed, facts
-
-
-def _committed_before(bronze: Bronze, attempt: Attempt) -> bool:
-    """Whether an earlier try of this Airflow run completed the snapshot, and could not announce it."""
-    return attempt.try_number > 1 and run_has_committed(
-        bronze.reload().table, attempt.run_id, events=("bootstrap", "resnapshot"), counted=("snapshot",)
-    )

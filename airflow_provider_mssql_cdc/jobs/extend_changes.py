@@ -30,7 +30,6 @@ from airflow_provider_mssql_cdc.jobs.read_window import read_window
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import PositionMoved, StagedWindow, begin_coverage, commit_window
-from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
 from airflow_provider_mssql_cdc.lake.staged_files import change_prefix, discard, remove_dead_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
@@ -270,15 +269,8 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
         until_ts=position_time(run),
         notes=tuple(run.notes),
         version=run.bronze.version,
-        committed=counts.rows > 0 or _committed_before(run),
-    )
-
-
-def _committed_before(run: ChangesRun) -> bool:
-    """Whether an earlier try of this Airflow run put changes into bronze, and could not announce them."""
-    attempt = run.request.attempt
-    return attempt.try_number > 1 and run_has_committed(
-        run.bronze.table, attempt.run_id, events=("changes", "repair")
+        committed=counts.rows > 0
+        or run.bronze.earlier_try_committed(run.request.attempt, events=("changes", "repair")),
     )
 
 

@@ -12,7 +12,6 @@ from airflow_provider_mssql_cdc.jobs.merge_run import write_merge_facts, write_m
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
-from airflow_provider_mssql_cdc.lake.log import run_has_committed
 from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
 from airflow_provider_mssql_cdc.lake.silver.table import (
@@ -275,7 +274,6 @@ def _has_changed_rows(order: MergeOrder, silver: Silver, commit: MergeCommit) ->
     """Whether this Airflow run has changed rows of silver: now, or in a try that could not announce it."""
     if commit.rebuilt or commit.counts.inserted or commit.counts.updated or commit.counts.deleted:
         return True
-    attempt = order.attempt
-    return attempt.try_number > 1 and run_has_committed(
-        silver.reload().table, attempt.run_id, events=(MERGE_EVENT,), counted=("changed_keys", "rebuilt")
+    return silver.earlier_try_committed(
+        order.attempt, events=(MERGE_EVENT,), counted=("changed_keys", "rebuilt")
     )

@@ -18,9 +18,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, IncompletePlan
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, EVENT_KEY
+from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, EVENT_KEY, run_has_committed
 from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.plan import Attempt
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +147,20 @@ class LakeTable(ABC):
         """The columns that files in this table carry minimum and maximum for."""
         named = self.table.metadata().configuration.get(STATISTICS_PROPERTY, "")
         return tuple(name for name in named.split(",") if name)
+
+    def earlier_try_committed(
+        self, attempt: Attempt, *, events: Iterable[str], counted: Iterable[str] = ("rows",)
+    ) -> bool:
+        """Whether an earlier try of this Airflow run put rows into the table, and could not announce it.
+
+        Reloads the handle in any try but the first.
+
+        :param events: what the commits were, as the facts call them.
+        :param counted: entries of ``userMetadata``, one of which says that there were rows.
+        """
+        return attempt.try_number > 1 and run_has_committed(
+            self.reload().table, attempt.run_id, events=events, counted=counted
+        )
 
     def commit_files(
         self,
