@@ -21,11 +21,11 @@ from airflow_provider_mssql_cdc.errors import (
     StateDamaged,
 )
 from airflow_provider_mssql_cdc.lake import schema as lake_schema
-from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.delta_table import (
     LakeTable,
     create_table,
     open_table,
+    stored_files,
     until_committed,
 )
 from airflow_provider_mssql_cdc.lake.log import Thinned, down_to_ours, noticed, read_thinned, refuse_restored
@@ -309,5 +309,4 @@ def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
 
 
 def _holds_rows(table: DeltaTable) -> bool:
-    records = read_all(table.get_add_actions()).column("num_records")
-    return any(count is None or count > 0 for count in records.to_pylist())
+    return any(file.records is None or file.records > 0 for file in stored_files(table))

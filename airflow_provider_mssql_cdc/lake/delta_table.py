@@ -9,7 +9,9 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
@@ -66,6 +68,58 @@ def create_table(
         if (theirs := open_table(location)) is None:
             raise
         return theirs
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of the table's version, as the log describes it.
+
+    :param logged: its path as the log has it, percent-encoded (Delta protocol, "Add File and Remove File").
+    :param records: None where its writer left statistics out.
+    :param bounds: smallest and largest value by column, where the log has both.
+    :param nulls: number of NULLs by column, where the log has it.
+    """
+
+    logged: str
+    records: int | None
+    bounds: Mapping[str, tuple[Any, Any]]
+    nulls: Mapping[str, int]
+
+    @property
+    def path(self) -> str:
+        """Relative to the table's root, decoded."""
+        return unquote(self.logged)
+
+    @property
+    def rows(self) -> int:
+        assert self.records is not None
+        return self.records
+
+    def is_empty_in(self, column: str) -> bool:
+        """Whether every row has NULL there."""
+        return self.records is not None and self.nulls.get(column) == self.records
+
+
+def stored_files(table: DeltaTable, columns: Sequence[str] = ()) -> list[StoredFile]:
+    """All files of the handle's version.
+
+    :param columns: whose statistics are wanted.
+    """
+    wanted = [f"{kind}.{name}" for kind in ("min", "max", "null_count") for name in columns]
+    actions = read_all(table.get_add_actions(flatten=True))
+    known = [name for name in ("path", "num_records", *wanted) if name in actions.column_names]
+    return [_stored_file(action, columns) for action in actions.select(known).to_pylist()]
+
+
+def _stored_file(action: dict[str, Any], columns: Sequence[str]) -> StoredFile:
+    bounds = {name: (action.get(f"min.{name}"), action.get(f"max.{name}")) for name in columns}
+    nulls = {name: action.get(f"null_count.{name}") for name in columns}
+    return StoredFile(
+        logged=action["path"],
+        records=action.get("num_records"),
+        bounds={name: both for name, both in bounds.items() if None not in both},
+        nulls={name: count for name, count in nulls.items() if count is not None},
+    )
 
 
 def query(table: DeltaTable, statement: str) -> list[dict[str, Any]]:

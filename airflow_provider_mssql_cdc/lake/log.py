@@ -220,3 +220,7 @@ def commit_actions(storage: TableStorage, version: int) -> list[dict[str, Any]] 
     with storage.open(name) as file:
         text = file.read().decode()
     return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+class LogForgotten(Exception):
+    """The log no longer holds what is asked for, or the files that it names are gone."""

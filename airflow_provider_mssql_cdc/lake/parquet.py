@@ -1,4 +1,4 @@
-"""Rows read from a table's Parquet files."""
+"""Rows read from a table's Parquet files, and which files and row groups may hold them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.planning.merge import DELETE
 
 Bounds = Mapping[str, tuple[Any, Any]]
 Wanted = Callable[[Bounds], bool]
+
+_UNKNOWN = (None, None)
+
+
+def may_hold_changes(bounds: Bounds, *, above: Lsn, until: Lsn | None = None) -> bool:
+    """Whether a file or a row group of bronze may hold change rows above an LSN and at or below another."""
+    low, high = bounds.get("_start_lsn", _UNKNOWN)
+    _, operation = bounds.get("_operation", _UNKNOWN)
+    if high is not None and high <= above.text:
+        return False
+    if until is not None and low is not None and low > until.text:
+        return False
+    return operation is None or operation >= DELETE
+
+
+def may_hold_snapshot(bounds: Bounds, snapshot: Lsn) -> bool:
+    """Whether a file or a row group of bronze may hold rows of snapshot S."""
+    low, high = bounds.get("_snapshot", _UNKNOWN)
+    return low is None or high is None or low <= snapshot.text <= high
+
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 16 << 20

@@ -12,18 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
-from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import StagedWindow, repair_transactions
-from airflow_provider_mssql_cdc.lake.delta_table import until_committed
-from airflow_provider_mssql_cdc.lake.parquet import parquet_file, shaped
+from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files, until_committed
+from airflow_provider_mssql_cdc.lake.parquet import may_hold_changes, parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import (
     plain_schema,
     refuse_append_only,
@@ -108,37 +106,31 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
     removes: list[RemoveAction] = []
     mixed: list[str] = []
     rows = 0
-    for path, records, inside in _candidates(bronze, window):
-        held = records if inside else _count(storage, path, window)
-        if records is None:  # a writer without statistics
-            records = storage.footer(unquote(path)).num_rows
+    for file in stored_files(bronze.table, ("_start_lsn", "_operation")):
+        if not may_hold_changes(file.bounds, above=window.after, until=window.until):
+            continue
+        held = file.records if _holds_nothing_else(file, window) else _count(storage, file.path, window)
+        records = storage.footer(file.path).num_rows if file.records is None else file.records
         if held:
-            removes.append(RemoveAction(path, True, int(time.time() * 1000)))
+            removes.append(RemoveAction(file.logged, True, int(time.time() * 1000)))
             rows += held
             if held < records:
-                mixed.append(path)
+                mixed.append(file.path)
     others = _others(storage, mixed, window=window, schema=schema)
     carried = stage(bronze.location, WholeRows(schema), others, prefix=f"{prefix}-v{bronze.version}")
     return _Taken(removes, carried, rows)
 
 
-def _candidates(bronze: Bronze, window: Window) -> Iterator[tuple[str, int | None, bool]]:
-    """Files that may hold changes of the window: path, rows, and whether they hold nothing else."""
-    actions = read_all(bronze.table.get_add_actions(flatten=True))
-    for action in actions.to_pylist():
-        low, high = action.get("min._start_lsn"), action.get("max._start_lsn")
-        first, last = action.get("min._operation"), action.get("max._operation")
-        if (high is not None and high <= window.after.text) or (low is not None and low > window.until.text):
-            continue
-        if last is not None and last < _FIRST_CHANGE:
-            continue
-        known = None not in (low, high, first, action.get("num_records"))
-        inside = known and low > window.after.text and high <= window.until.text and first >= _FIRST_CHANGE
-        yield action["path"], action.get("num_records"), inside
+def _holds_nothing_else(file: StoredFile, window: Window) -> bool:
+    """Whether, by its statistics, every row of a file is a change of the window."""
+    if file.records is None or not {"_start_lsn", "_operation"} <= file.bounds.keys():
+        return False
+    (low, high), (first, _) = file.bounds["_start_lsn"], file.bounds["_operation"]
+    return bool(low > window.after.text and high <= window.until.text and first >= _FIRST_CHANGE)
 
 
 def _count(storage: TableStorage, path: str, window: Window) -> int:
-    with storage.open(unquote(path)) as file:
+    with storage.open(path) as file:
         batches = parquet_file(file).iter_batches(_BATCH_ROWS, columns=["_start_lsn", "_operation"])
         return sum(int(pc.sum(_in_window(batch, window)).as_py() or 0) for batch in batches)
 
@@ -148,7 +140,7 @@ def _others(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these files that the repair leaves as they are, with all of bronze's columns."""
     for path in paths:
-        with storage.open(unquote(path)) as file:
+        with storage.open(path) as file:
             for batch in parquet_file(file).iter_batches(_BATCH_ROWS):
                 kept = batch.filter(pc.invert(_in_window(batch, window)))
                 if kept.num_rows:

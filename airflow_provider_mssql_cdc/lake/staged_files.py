@@ -7,13 +7,11 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table
+from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table, stored_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
@@ -173,16 +171,19 @@ def discarding_on_failure(table: LakeTable, files: Sequence[StagedFile]) -> Iter
         raise
 
 
-def missing_files(location: TableLocation, table: DeltaTable) -> list[str]:
+def missing_files(table: LakeTable) -> list[str]:
     """Files that the handle's version names and that are not there, decoded.
 
     One listing answers for all files at the table's root; the others are asked for one by one. A path with
     a scheme belongs to another table's folder (a shallow clone) and is not looked for.
     """
-    storage = TableStorage(location)
-    logged = [unquote(path) for path in read_all(table.get_add_actions()).column("path").to_pylist()]
+    storage = TableStorage(table.location)
     there = set(storage.names(""))
-    return [path for path in logged if path not in there and "://" not in path and storage.size(path) is None]
+    return [
+        file.path
+        for file in stored_files(table.table)
+        if file.path not in there and "://" not in file.path and storage.size(file.path) is None
+    ]
 
 
 def _named_by_the_log(location: TableLocation) -> set[str]:

@@ -1,25 +1,18 @@
-"""What bronze's commits say of snapshots, changes and files."""
+"""What bronze's commits say of snapshots and changes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
-from urllib.parse import unquote
 
-from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.delta_table import query
+from airflow_provider_mssql_cdc.lake.delta_table import query, stored_files
 from airflow_provider_mssql_cdc.lake.log import (
     EVENT_KEY,
-    Thinned,
-    commit_actions,
-    first_removal,
-    removes_rows,
 )
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.parquet import may_hold_snapshot
 from airflow_provider_mssql_cdc.model.capture import ChangeCounts, Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -59,20 +52,17 @@ def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
 
 
 def _rows_by_statistics(bronze: Bronze, snapshot: Lsn) -> int | None:
-    """None when a file holds rows of this snapshot beside others, or says nothing."""
-    actions = read_all(bronze.table.get_add_actions(flatten=True))
-    needed = ("num_records", "min._snapshot", "max._snapshot", "null_count._snapshot")
-    if not set(needed) <= set(actions.column_names):
-        return 0 if actions.num_rows == 0 else None
+    """None when a file holds rows of this snapshot beside others, or has no statistics."""
     total = 0
-    for records, low, high, nulls in zip(*(actions.column(name).to_pylist() for name in needed), strict=True):
-        if records is None or nulls is None:
+    for file in stored_files(bronze.table, ("_snapshot",)):
+        nulls = file.nulls.get("_snapshot")
+        if file.records is None or nulls is None:
             return None
-        if nulls == records or (low is not None and high is not None and not low <= snapshot.text <= high):
+        if nulls == file.records or not may_hold_snapshot(file.bounds, snapshot):
             continue
-        if nulls or low != snapshot.text or high != snapshot.text:
+        if nulls or file.bounds.get("_snapshot") != (snapshot.text, snapshot.text):
             return None
-        total += records
+        total += file.records
     return total
 
 
@@ -138,12 +128,13 @@ def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
     Where an OPTIMIZE has put snapshot rows into the same file it may be theirs. A file that reaches above
     the position, as rows of a chunked snapshot may, and one without statistics say nothing.
     """
-    actions = read_all(bronze.table.get_add_actions(flatten=True))
-    needed = ("max._start_lsn", "null_count._snapshot")
-    if not set(needed) <= set(actions.column_names):
-        return None
-    files = zip(*(actions.column(name).to_pylist() for name in needed), strict=True)
-    highs = [high for high, nulls in files if high is not None and nulls and high <= position.text]
+    files = stored_files(bronze.table, ("_start_lsn", "_snapshot"))
+    highs = [
+        file.bounds["_start_lsn"][1]
+        for file in files
+        if "_start_lsn" in file.bounds and file.nulls.get("_snapshot")
+    ]
+    highs = [high for high in highs if high <= position.text]
     return Lsn.parse(max(highs)) if highs else None
 
 
@@ -185,96 +176,3 @@ def change_metadata(window: Window, *, instance: str, batch: int, rows: int, run
         "rows": rows,
         "run_id": run_id,
     }
-
-
-_ABSENT = object()
-
-
-class LogForgotten(Exception):
-    """The log no longer holds what is asked for, or the files that it names are gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilesSince:
-    """What commits since a version did to a table's rows, as files, decoded, each once.
-
-    :param added: files that brought rows.
-    :param withdrawn: files whose rows were there before and were taken out, as a repair does.
-    """
-
-    added: tuple[str, ...]
-    withdrawn: tuple[str, ...] = ()
-
-
-def files_since(bronze: Bronze, version: int) -> FilesSince:
-    """Files with rows that later versions up to the handle's brought or took out.
-
-    Those are the files of actions with ``dataChange``. A file that was taken out by a commit which put its
-    rows in anew, as a repair does, is left to that commit. One that an OPTIMIZE took out is read as it
-    is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
-
-    :raises LogForgotten: a commit in between, or a file, is gone.
-    :raises StateDamaged: another tool removed rows in between.
-    """
-    storage = TableStorage(bronze.location)
-    history, infos, removing = _Moves(), list[dict[str, Any]](), set[int]()
-    for number in range(version + 1, bronze.version + 1):
-        actions = _actions(storage, number)
-        history.follow(actions)
-        infos.append({**next(iter(_of(actions, "commitInfo")), {}), "version": number})
-        if removes_rows(actions):
-            removing.add(number)
-    _refuse_removal(bronze, first_removal(infos[::-1], removing.__contains__))
-    added = dict.fromkeys(path for each in history.added for path in history.readable(each, storage))
-    if gone := [path for path in history.withdrawn if storage.size(path) is None]:
-        raise LogForgotten(f"file {gone[0]}, whose rows were taken out, is gone")
-    return FilesSince(tuple(added), tuple(history.withdrawn))
-
-
-def _refuse_removal(bronze: Bronze, removal: dict[str, Any] | None) -> None:
-    """Also what came before a package that records it: its rows may not be in silver yet, or for good."""
-    snapshot = bronze.state.snapshot
-    if removal is not None and snapshot is not None:
-        Thinned(snapshot, removal["version"], removal.get("operation")).refuse(bronze.location, snapshot)
-
-
-class _Moves:
-    """Files that brought rows, and where an OPTIMIZE has put them since."""
-
-    def __init__(self) -> None:
-        self.added: dict[str, object] = {}
-        self.withdrawn: dict[str, None] = {}
-        self.moved: dict[str, list[str]] = {}
-
-    def follow(self, actions: list[dict[str, Any]]) -> None:
-        """One commit."""
-        adds, removes = _of(actions, "add"), _of(actions, "remove")
-        rearranged = [unquote(add["path"]) for add in adds if not add.get("dataChange", True)]
-        for remove in removes:
-            path = unquote(remove["path"])
-            if remove.get("dataChange", True):
-                if self.added.pop(path, _ABSENT) is _ABSENT:
-                    self.withdrawn[path] = None
-            else:
-                self.moved[path] = rearranged
-        self.added.update((unquote(add["path"]), None) for add in adds if add.get("dataChange", True))
-
-    def readable(self, path: str, storage: TableStorage) -> Iterator[str]:
-        if storage.size(path) is not None:
-            yield path
-        elif path in self.moved:
-            for moved in self.moved[path]:
-                yield from self.readable(moved, storage)
-        else:
-            raise LogForgotten(f"file {path}, which brought rows, is gone")
-
-
-def _of(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [action[kind] for action in actions if kind in action]
-
-
-def _actions(storage: TableStorage, version: int) -> list[dict[str, Any]]:
-    actions = commit_actions(storage, version)
-    if actions is None:
-        raise LogForgotten(f"its log no longer holds version {version}")
-    return actions

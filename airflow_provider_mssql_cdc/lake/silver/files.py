@@ -7,18 +7,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
-from airflow_provider_mssql_cdc.lake.arrays import read_all
+from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
 from airflow_provider_mssql_cdc.lake.parquet import file_batches
 from airflow_provider_mssql_cdc.lake.silver.images import Overlay
-from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
+from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staged_files import discard
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
@@ -29,44 +27,16 @@ TARGET_BYTES = 32 << 20
 """Smaller than bronze's: a merge writes whole files again."""
 
 
-@dataclass(frozen=True, slots=True)
-class SilverFile:
-    """A file of the version looked at.
-
-    :param logged: its path as the log has it.
-    :param bounds: smallest and largest value of key columns, where the log tells them.
-    """
-
-    logged: str
-    rows: int
-    bounds: dict[str, tuple[Any, Any]]
-
-    @property
-    def path(self) -> str:
-        return unquote(self.logged)
-
-
-def current_files(silver: Silver) -> list[SilverFile]:
-    """All files of the handle's version; rows by the footer where the log does not tell their number."""
-    actions = read_all(silver.table.get_add_actions(flatten=True)).to_pylist()
+def current_files(silver: Silver) -> list[StoredFile]:
+    """All files of the handle's version; rows by the footer where the log does not have their number."""
     storage = TableStorage(silver.location)
     return [
-        SilverFile(action["path"], _row_count(storage, action), _bounds(action, silver.key))
-        for action in actions
+        file if file.records is not None else replace(file, records=storage.footer(file.path).num_rows)
+        for file in stored_files(silver.table, silver.key)
     ]
 
 
-def _row_count(storage: TableStorage, action: dict[str, Any]) -> int:
-    told: int | None = action.get("num_records")
-    return int(storage.footer(unquote(action["path"])).num_rows) if told is None else told
-
-
-def _bounds(action: dict[str, Any], key: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    told = {name: (action.get(f"min.{name}"), action.get(f"max.{name}")) for name in key}
-    return {name: bounds for name, bounds in told.items() if None not in bounds}
-
-
-def outdated_files(silver: Silver, overlay: Overlay) -> list[SilverFile]:
+def outdated_files(silver: Silver, overlay: Overlay) -> list[StoredFile]:
     """Files that hold a row which gives way to an image, in the order of their first key column.
 
     By the log's statistics, then by those of the file's row groups, then by the key columns of what is left,
@@ -83,7 +53,7 @@ def outdated_files(silver: Silver, overlay: Overlay) -> list[SilverFile]:
     return _in_key_order(outdated, keys)
 
 
-def _in_key_order(files: list[SilverFile], keys: KeySet) -> list[SilverFile]:
+def _in_key_order(files: list[StoredFile], keys: KeySet) -> list[StoredFile]:
     first = keys.names[0]
     known = [file for file in files if first in file.bounds]
     others = [file for file in files if first not in file.bounds]
@@ -95,7 +65,7 @@ def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> t
     return stage(silver.location, WholeRows(silver.schema), rows, prefix=prefix, target_bytes=TARGET_BYTES)
 
 
-def remove_actions(files: Iterable[SilverFile]) -> list[RemoveAction]:
+def remove_actions(files: Iterable[StoredFile]) -> list[RemoveAction]:
     now = int(time.time() * 1000)
     return [RemoveAction(file.logged, True, now) for file in files]
 
@@ -110,7 +80,7 @@ class _Stopped(Exception):
 
 
 def write_again(
-    silver: Silver, files: Sequence[SilverFile], overlay: Overlay, *, prefix: str
+    silver: Silver, files: Sequence[StoredFile], overlay: Overlay, *, prefix: str
 ) -> tuple[StagedFile, ...]:
     """Stage the rows of these files as they are to be, then those of keys that silver did not have.
 
@@ -135,7 +105,7 @@ def write_again(
     return _outcome(silver, lanes)
 
 
-def _shares(files: Sequence[SilverFile]) -> list[Sequence[SilverFile]]:
+def _shares(files: Sequence[StoredFile]) -> list[Sequence[StoredFile]]:
     """Neighbouring files, in as many shares of about the same number as there are lanes; at least one."""
     count = max(1, min(_MOST_LANES, os.cpu_count() or 1, len(files)))
     ends = [len(files) * number // count for number in range(count + 1)]
@@ -143,7 +113,7 @@ def _shares(files: Sequence[SilverFile]) -> list[Sequence[SilverFile]]:
 
 
 def _rows(
-    silver: Silver, files: Sequence[SilverFile], overlay: Overlay, *, stop: threading.Event
+    silver: Silver, files: Sequence[StoredFile], overlay: Overlay, *, stop: threading.Event
 ) -> Iterator[pa.RecordBatch]:
     storage, schema = TableStorage(silver.location), silver.schema
     for file in files:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.transaction import AddAction, RemoveAction
@@ -13,10 +14,15 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.delta_table import until_committed
-from airflow_provider_mssql_cdc.lake.silver.commits import DoubledKeys, find_doubled
+from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, until_committed
+from airflow_provider_mssql_cdc.lake.log import (
+    LogForgotten,
+    Thinned,
+    commit_actions,
+    first_removal,
+    removes_rows,
+)
 from airflow_provider_mssql_cdc.lake.silver.files import (
-    SilverFile,
     current_files,
     outdated_files,
     remove_actions,
@@ -24,10 +30,11 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     write_again,
 )
 from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
-from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys, snapshot_rows
+from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys
+from airflow_provider_mssql_cdc.lake.silver.snapshot import DoubledKeys, find_doubled, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
 from airflow_provider_mssql_cdc.lake.staged_files import discarding_on_failure
-from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
+from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
@@ -191,7 +198,7 @@ def _until_committed(request: MergeRequest, once: Callable[[], MergeCommit]) -> 
 
 def _commit(
     request: MergeRequest,
-    removed: Sequence[SilverFile],
+    removed: Sequence[StoredFile],
     staged: Sequence[StagedFile],
     *,
     overlay: Overlay | None = None,
@@ -254,3 +261,92 @@ def _as_it_is(silver: Silver) -> MergeCommit:
     assert position is not None
     counts = MergeCounts(files_kept=len(files))
     return MergeCommit(silver.version, sum(file.rows for file in files), position, counts)
+
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSince:
+    """What commits since a version did to a table's rows, as files, decoded, each once.
+
+    :param added: files that brought rows.
+    :param withdrawn: files whose rows were there before and were taken out, as a repair does.
+    """
+
+    added: tuple[str, ...]
+    withdrawn: tuple[str, ...] = ()
+
+
+def files_since(bronze: Bronze, version: int) -> FilesSince:
+    """Files with rows that later versions up to the handle's brought or took out.
+
+    Those are the files of actions with ``dataChange``. A file that was taken out by a commit which put its
+    rows in anew, as a repair does, is left to that commit. One that an OPTIMIZE took out is read as it
+    is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
+
+    :raises LogForgotten: a commit in between, or a file, is gone.
+    :raises StateDamaged: another tool removed rows in between.
+    """
+    storage = TableStorage(bronze.location)
+    history, infos, removing = _Moves(), list[dict[str, Any]](), set[int]()
+    for number in range(version + 1, bronze.version + 1):
+        actions = _actions(storage, number)
+        history.follow(actions)
+        infos.append({**next(iter(_of(actions, "commitInfo")), {}), "version": number})
+        if removes_rows(actions):
+            removing.add(number)
+    _refuse_removal(bronze, first_removal(infos[::-1], removing.__contains__))
+    added = dict.fromkeys(path for each in history.added for path in history.readable(each, storage))
+    if gone := [path for path in history.withdrawn if storage.size(path) is None]:
+        raise LogForgotten(f"file {gone[0]}, whose rows were taken out, is gone")
+    return FilesSince(tuple(added), tuple(history.withdrawn))
+
+
+def _refuse_removal(bronze: Bronze, removal: dict[str, Any] | None) -> None:
+    """Also what came before a package that records it: its rows may not be in silver yet, or for good."""
+    snapshot = bronze.state.snapshot
+    if removal is not None and snapshot is not None:
+        Thinned(snapshot, removal["version"], removal.get("operation")).refuse(bronze.location, snapshot)
+
+
+class _Moves:
+    """Files that brought rows, and where an OPTIMIZE has put them since."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, object] = {}
+        self.withdrawn: dict[str, None] = {}
+        self.moved: dict[str, list[str]] = {}
+
+    def follow(self, actions: list[dict[str, Any]]) -> None:
+        """One commit."""
+        adds, removes = _of(actions, "add"), _of(actions, "remove")
+        rearranged = [unquote(add["path"]) for add in adds if not add.get("dataChange", True)]
+        for remove in removes:
+            path = unquote(remove["path"])
+            if remove.get("dataChange", True):
+                if self.added.pop(path, _ABSENT) is _ABSENT:
+                    self.withdrawn[path] = None
+            else:
+                self.moved[path] = rearranged
+        self.added.update((unquote(add["path"]), None) for add in adds if add.get("dataChange", True))
+
+    def readable(self, path: str, storage: TableStorage) -> Iterator[str]:
+        if storage.size(path) is not None:
+            yield path
+        elif path in self.moved:
+            for moved in self.moved[path]:
+                yield from self.readable(moved, storage)
+        else:
+            raise LogForgotten(f"file {path}, which brought rows, is gone")
+
+
+def _of(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [action[kind] for action in actions if kind in action]
+
+
+def _actions(storage: TableStorage, version: int) -> list[dict[str, Any]]:
+    actions = commit_actions(storage, version)
+    if actions is None:
+        raise LogForgotten(f"its log no longer holds version {version}")
+    return actions

@@ -1,24 +1,103 @@
-"""Rows that a merge reads: new change rows by key, of many the deciding ones, rows of a snapshot."""
+"""Sets of keys, and the change rows that a merge reads: new ones by key, and of many the deciding ones."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
-from airflow_provider_mssql_cdc.lake.arrays import one, read_all, several
+from airflow_provider_mssql_cdc.lake.arrays import naive_utc, one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.parquet import Bounds, Wanted, file_batches
+from airflow_provider_mssql_cdc.lake.delta_table import stored_files
+from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches, may_hold_changes
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
-from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
-from airflow_provider_mssql_cdc.planning.merge import ADDS, DELETE, ORDER, SNAPSHOT_ROW
+from airflow_provider_mssql_cdc.planning.merge import ADDS, DELETE, ORDER
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch"
+_VALUES_LISTED = 200_000
+
+
+class KeySet:
+    """Distinct keys, none with a NULL, numbered in the order of the table that they come in.
+
+    Arrow's ``index_in`` compares values as they are stored: strings by their bytes, numbers by their bits.
+    A key of several columns is looked up one column at a time; the numbers that two columns give make one
+    number again.
+    """
+
+    def __init__(self, keys: pa.Table) -> None:
+        self.keys = keys.combine_chunks()
+        self.names: Sequence[str] = keys.column_names
+        self._values = [pc.unique(self.keys.column(name)) for name in self.names]
+        self._pairs: list[pa.Array] = []
+        codes = self._codes(self.keys, 0)
+        for level in range(1, len(self.names)):
+            pairs = self._paired(codes, self.keys, level)
+            self._pairs.append(pc.unique(pairs))
+            codes = pc.index_in(pairs, value_set=self._pairs[-1])
+
+    def __len__(self) -> int:
+        return int(self.keys.num_rows)
+
+    def positions(self, rows: Rows) -> pa.Array | pa.ChunkedArray:
+        """For each row the number of its key, NULL when that is not in the set."""
+        codes = self._codes(rows, 0)
+        for level in range(1, len(self.names)):
+            codes = pc.index_in(self._paired(codes, rows, level), value_set=self._pairs[level - 1])
+        return codes
+
+    def _codes(self, rows: Rows, level: int) -> pa.Array | pa.ChunkedArray:
+        return pc.index_in(rows.column(self.names[level]), value_set=self._values[level])
+
+    def _paired(
+        self, codes: pa.Array | pa.ChunkedArray, rows: Rows, level: int
+    ) -> pa.Array | pa.ChunkedArray:
+        """One number for what the columns so far gave and what this one gives; NULL when either has none."""
+        width = one(len(self._values[level]), pa.int64())[0]
+        return pc.add(pc.multiply(codes.cast(pa.int64()), width), self._codes(rows, level).cast(pa.int64()))
+
+    def may_be_within(self, bounds: Bounds) -> bool:
+        """Whether some key can lie within these bounds; columns without bounds exclude nothing."""
+        return all(
+            self._some_within(name, *bounds[name]) for name in self.names if bounds.get(name) is not None
+        )
+
+    def _some_within(self, name: str, low: Any, high: Any) -> bool:
+        values = self._sorted.get(name)
+        if values is None or not is_comparable(low):
+            return True
+        at = bisect_left(values, plain(low))
+        return at < len(values) and values[at] <= plain(high)
+
+    @cached_property
+    def _sorted(self) -> dict[str, list[Any]]:
+        """Values in order, of columns whose bounds are to be trusted."""
+        ordered = {}
+        for name, values in zip(self.names, self._values, strict=True):
+            if len(values) and is_comparable(values[0].as_py()) and len(values) <= _VALUES_LISTED:
+                ordered[name] = sorted(plain(value) for value in values.to_pylist())
+        return ordered
+
+
+def is_comparable(value: Any) -> bool:
+    """Texts, whole numbers, decimals, dates and times; a float has NaN and two zeros, bytes may be cut."""
+    return isinstance(value, str | int | Decimal | date) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """A time without its zone: a footer gives it with one, a log without, or the other way round."""
+    return naive_utc(value) if isinstance(value, datetime) else value
+
 
 _DISTINCT_COLLECTED = 131_072
 
@@ -36,13 +115,9 @@ class NamedKeys:
 
 
 def changed_files(bronze: Bronze, above: Lsn) -> list[str]:
-    """Files of this version that can hold change rows above an LSN, by their statistics."""
-    actions = read_all(bronze.table.get_add_actions(flatten=True)).to_pylist()
-    return [
-        unquote(action["path"])
-        for action in actions
-        if not _holds_none(action.get("max._start_lsn"), action.get("max._operation"), above)
-    ]
+    """Files of this version that may hold change rows above an LSN, by their statistics."""
+    files = stored_files(bronze.table, ("_start_lsn", "_operation"))
+    return [file.path for file in files if may_hold_changes(file.bounds, above=above)]
 
 
 def named_keys(
@@ -98,8 +173,7 @@ def change_rows(
     highest = None if until is None else one(until, pa.string())[0]
 
     def wanted(bounds: Bounds) -> bool:
-        (_, lsn), (_, operation) = bounds.get("_start_lsn", _UNKNOWN), bounds.get("_operation", _UNKNOWN)
-        return not _holds_none(lsn, operation, above)
+        return may_hold_changes(bounds, above=above)
 
     for path in files:
         for batch in file_batches(storage, path, schema, wanted=wanted):
@@ -112,15 +186,6 @@ def change_rows(
             rows = pa.Table.from_batches([batch.filter(among)])
             if rows.num_rows:
                 yield rows
-
-
-_UNKNOWN = (None, None)
-
-
-def _holds_none(largest_lsn: str | None, largest_operation: int | None, above: Lsn) -> bool:
-    """Whether a file or row group has no change row above an LSN, as far as its statistics tell."""
-    too_low = largest_lsn is not None and largest_lsn <= above.text
-    return too_low or (largest_operation is not None and largest_operation < DELETE)
 
 
 def change_row_schema(bronze: Bronze, columns: Sequence[str]) -> pa.Schema:
@@ -261,56 +326,3 @@ def group_ends(columns: Sequence[pa.Array]) -> pa.Array:
         changes = differs if changes is None else pc.or_(changes, differs)
     ends = pc.indices_nonzero(changes).cast(pa.int64())
     return pa.concat_arrays([ends, one(count - 1, pa.int64())])
-
-
-def _anything(bounds: Bounds) -> bool:
-    return True
-
-
-def snapshot_rows(
-    bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema, key: Sequence[str], within: Wanted = _anything
-) -> Iterator[pa.RecordBatch]:
-    """The rows of snapshot S with the columns of ``schema``.
-
-    :param within: asked for each row group by the bounds of its columns; without it all are read.
-    :raises StateDamaged: a key column is NULL in one of them.
-    """
-    storage = TableStorage(bronze.location)
-    read = schema.append(pa.field("_snapshot", pa.string())).append(pa.field("_operation", pa.int32()))
-    wanted_snapshot, wanted_operation = one(snapshot.text, pa.string())[0], one(SNAPSHOT_ROW, pa.int32())[0]
-
-    def wanted(bounds: Bounds) -> bool:
-        return _may_hold(*bounds.get("_snapshot", (None, None)), snapshot) and within(bounds)
-
-    for path in snapshot_files(bronze, snapshot):
-        for batch in file_batches(storage, path, read, wanted=wanted):
-            of_snapshot = pc.equal(batch.column("_snapshot"), wanted_snapshot)
-            loaded = pc.equal(batch.column("_operation"), wanted_operation)
-            rows = batch.filter(pc.and_kleene(of_snapshot, loaded))
-            _refuse_nulls_in_snapshot(rows, key, where=str(bronze.location))
-            yield rows.select(schema.names)
-
-
-def snapshot_files(bronze: Bronze, snapshot: Lsn) -> list[str]:
-    """Files of this version that can hold rows of snapshot S, by their statistics."""
-    actions = read_all(bronze.table.get_add_actions(flatten=True)).to_pylist()
-    return [unquote(action["path"]) for action in actions if _file_may_hold(action, snapshot)]
-
-
-def _file_may_hold(action: dict[str, Any], snapshot: Lsn) -> bool:
-    nulls, records = action.get("null_count._snapshot"), action.get("num_records")
-    if nulls is not None and nulls == records:
-        return False
-    return _may_hold(action.get("min._snapshot"), action.get("max._snapshot"), snapshot)
-
-
-def _may_hold(low: str | None, high: str | None, snapshot: Lsn) -> bool:
-    return low is None or high is None or low <= snapshot.text <= high
-
-
-def _refuse_nulls_in_snapshot(rows: pa.RecordBatch, key: Sequence[str], *, where: str) -> None:
-    if empty := [name for name in key if rows.column(name).null_count]:
-        raise StateDamaged(
-            f"{where}: key column(s) {', '.join(empty)} are NULL in rows of the snapshot, so these identify "
-            "no row: name NOT NULL columns with key=, and another silver path"
-        )

@@ -118,9 +118,9 @@ class Silver(LakeTable):
         return self._restored or self._missing_files()
 
     def _missing_files(self) -> str | None:
-        missing = missing_files(self.location, self.table)
+        missing = missing_files(self)
         if missing:  # an OPTIMIZE and a VACUUM may have come since this handle was opened
-            missing = missing_files(self.location, self.reload().table)
+            missing = missing_files(self.reload())
         if not missing:
             return None
         return f"{len(missing)} of its files are gone although its log names them, {missing[0]} among them"

@@ -85,9 +85,9 @@ MUTANTS = (
     ),
     Mutant(
         "silver: a file without statistics is not taken for empty",
-        "_row_count",
-        "int(storage.footer(unquote(action['path'])).num_rows) if told is None else told",
-        "told or 0",
+        "current_files",
+        "storage.footer(file.path).num_rows",
+        "0",
         f"{POSITION}::test_a_silver_whose_log_tells_no_row_counts_is_not_taken_for_empty",
     ),
     Mutant(

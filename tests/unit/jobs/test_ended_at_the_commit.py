@@ -119,7 +119,7 @@ def test_the_table_keeps_its_files_and_the_next_try_goes_on(
     world: World, job: Callable[[World], Callable[[], object]], moment: Any, failure: Any
 ) -> None:
     act = job(world)
-    with contextlib.suppress(*ENDED), ended_at("commit_files", moment, raising=failure):
+    with contextlib.suppress(*ENDED), ended_at("LakeTable.commit_files", moment, raising=failure):
         act()
     assert world.missing() == set()
     world.try_number = 2
@@ -134,7 +134,7 @@ def test_what_is_abandoned_takes_no_file_of_another_snapshot_along(
 ) -> None:
     waves = world.planned(chunk_rows=20)
     world.chunk(waves[0])
-    with contextlib.suppress(*ENDED), ended_at("commit_files", moment, raising=failure):
+    with contextlib.suppress(*ENDED), ended_at("LakeTable.commit_files", moment, raising=failure):
         world.abandon()
     assert world.missing() == set()
     world.try_number = 2

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
-from airflow_provider_mssql_cdc.lake.silver.commits import find_doubled
 from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, rebuild
+from airflow_provider_mssql_cdc.lake.silver.snapshot import find_doubled
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.planning.merge import MergeSince, Rebuild, UpToDate, decide_merge

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_mssql_cdc.lake.silver.keys import KeySet
+from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.support.silver_world import Row, World, change, snapshot_row
 

@@ -15,11 +15,11 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, SchemaDrift, StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import add_columns, open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.changes import StagedWindow
+from airflow_provider_mssql_cdc.lake.log import LogForgotten
 from airflow_provider_mssql_cdc.lake.repairs import replace_changes
-from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved
+from airflow_provider_mssql_cdc.lake.silver.merge import SilverMoved, files_since
 from airflow_provider_mssql_cdc.lake.silver.table import create_silver, open_silver, refuse_foreign
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.lake.stored_commits import LogForgotten, files_since
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
