@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.arrow_types import captured_schema
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, keep
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeRequest, update_silver
 from airflow_provider_mssql_cdc.lake.silver.table import bronze_number, create_silver, open_silver
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
@@ -249,7 +249,7 @@ def _merge(base: Path) -> Any:
         prefix=f"silver-{bronze.version}-{time.time_ns()}",
         run_id="bench",
     )
-    return keep(request, decision, confirm_empty=lambda: None)
+    return update_silver(request, decision, confirm_empty=lambda: None)
 
 
 def _checked(path: Path) -> list[int]:

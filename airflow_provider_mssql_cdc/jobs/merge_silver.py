@@ -13,7 +13,7 @@ from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, keep
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, update_silver
 from airflow_provider_mssql_cdc.lake.silver.table import (
     MERGE_EVENT,
     Silver,
@@ -185,7 +185,7 @@ def _merge_once(
         run_id=order.attempt.run_id,
         passed=past.passed,
     )
-    commit = keep(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
+    commit = update_silver(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
     on_step("committed")
     merged = _said(order, silver, bronze, commit=commit, past=past)
     on_step("reported")

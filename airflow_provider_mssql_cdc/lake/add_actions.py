@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from airflow_provider_mssql_cdc.arrow_types import naive_utc
 from airflow_provider_mssql_cdc.errors import IncompletePlan, SchemaDrift
-from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import LakeTable
 from airflow_provider_mssql_cdc.lake.schema import bronze_schema, same_type
@@ -36,7 +36,7 @@ _LAST_CODE_POINT = 0x10FFFF
 def delta_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
     """``{"numRecords", "minValues", "maxValues", "nullCount"}`` of a file, for ``columns`` alone.
 
-    A column of which the footer does not tell enough is left out.
+    A column whose statistics in the footer are incomplete is left out.
     """
     positions = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
@@ -78,9 +78,9 @@ def upper_bound(value: Any) -> str | None:
 
 
 def _rounded_up(text: str) -> str | None:
-    """The smallest text of at most this length above every text that begins with ``text``.
+    """The smallest string of at most this length above every string that begins with ``text``.
 
-    Texts are compared by code point, which is UTF-8's order too; surrogates are no characters.
+    Strings are compared by code point, which is UTF-8's order too; surrogates are not characters.
     """
     for end in range(len(text), 0, -1):
         point = ord(text[end - 1])
@@ -102,7 +102,9 @@ def _bounds(told: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
 
 
 def _is_ordered(value: Any) -> bool:
-    """Texts, numbers, dates and times; no truth values, bytes or floats (NaN, two zeros)."""
+    """Strings, numbers, dates and times."""
+    # Not floats: footers leave NaN out, and readers would skip files that hold it (delta-io/delta#7101). Not
+    # booleans: delta-rs ignores their bounds (delta-io/delta-rs#4499).
     return isinstance(value, str | int | Decimal | date) and not isinstance(value, bool)
 
 
@@ -187,7 +189,7 @@ def actions_just_staged(table: LakeTable, files: Sequence[StagedFile]) -> list[A
         footer = _footer_if_whole(storage, file)
         if footer is None or footer.num_rows != file.rows:
             raise IncompletePlan(
-                f"{table.location}: {file.path} is not what was staged a moment ago; somebody cleans the "
+                f"{table.location}: {file.path} is not as it was staged; another process cleans the "
                 "table's folder. Nothing was committed"
             )
         columns = table.statistics_columns
@@ -223,7 +225,7 @@ def _sound_footer(
     storage: TableStorage, file: StagedFile, *, snapshot: Lsn, expected: pa.Schema
 ) -> pq.FileMetaData | _Problem:
     if not is_of_snapshot(file.path, snapshot):
-        return _Problem(f"{file.path!r} is no file of snapshot {snapshot}")
+        return _Problem(f"{file.path!r} must be a file of snapshot {snapshot}")
     try:
         size = storage.size(file.path)
         if size is None:
@@ -256,7 +258,9 @@ def _schema_difference(found: pa.Schema, expected: pa.Schema) -> str:
 def _refuse_doubled(files: Sequence[StagedFile]) -> None:
     doubled = [path for path, count in Counter(file.path for file in files).items() if count > 1]
     if doubled:
-        raise IncompletePlan(f"staged files are named twice: {', '.join(doubled[:_NAMED_PROBLEMS])}")
+        raise IncompletePlan(
+            f"staged files must be named once, named twice: {', '.join(doubled[:_NAMED_PROBLEMS])}"
+        )
 
 
 def _refuse(problems: Sequence[_Problem], *, where: str) -> None:

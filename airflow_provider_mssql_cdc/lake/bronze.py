@@ -79,7 +79,7 @@ class Bronze(LakeTable):
         return self._noticed or read_thinned(self.table)
 
     def _warn_of_thinned(self) -> None:
-        """Once a run: its tasks go on, silver does not."""
+        """Once per task: its loads continue, silver does not."""
         thinned, snapshot = self.thinned, self.state.snapshot
         if thinned is None or thinned.version == self._warned:
             return
@@ -168,7 +168,7 @@ class Bronze(LakeTable):
         """One commit on this handle's version; returns the version it became. Reload before the next.
 
         :param event: what the facts will call it.
-        :param user_metadata: for people, as JSON in the log; Delta forgets it when it cleans its log.
+        :param user_metadata: for readers of the log, as JSON; Delta forgets it when it cleans its log.
         :param overtaken: whether commits of others that do not conflict may have come first. False where
             files are taken out: delta-rs does not notice that an OPTIMIZE has moved their rows elsewhere.
         :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
@@ -203,7 +203,7 @@ def open_existing(location: TableLocation) -> Bronze:
     bronze = open_bronze(location)
     if bronze is None:
         raise SourceObjectMissing(
-            f"there is no Delta table at {location}; plan creates it. On several workers it has to be a path "
+            f"there is no Delta table at {location}; plan creates it. With several workers it must be a path "
             "that all of them share. Clear the plan task"
         )
     return bronze
@@ -279,7 +279,7 @@ def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
 def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
     """Give bronze these columns, NULL in every row that is there; the names that were new.
 
-    Reloads the handle. A column that another run has added meanwhile is left as it is.
+    Reloads the handle. A column that another run has added in the meantime is left as it is.
     """
 
     def once() -> tuple[str, ...]:

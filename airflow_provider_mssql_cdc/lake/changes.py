@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema
+from airflow_provider_mssql_cdc.arrow_types import captured_schema, repeated
 from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
-from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, TIMESTAMP_NTZ, plain_schema
@@ -205,7 +204,7 @@ log = logging.getLogger(__name__)
 
 
 class PositionMoved(CommitConflict):
-    """Another run has extended, repaired or re-based the changes meanwhile; nothing was written."""
+    """Another run has extended, repaired or re-based the changes; nothing was written."""
 
 
 def begin_coverage(
@@ -291,7 +290,7 @@ def commit_window(
 def _moved(bronze: Bronze, window: Window) -> list[Transaction]:
     coverage = bronze.state.coverage
     if coverage is None:
-        raise PositionMoved(f"{bronze.location} has no coverage any more; another table is in its place")
+        raise PositionMoved(f"{bronze.location} has no coverage any more; it was replaced by another table")
     try:
         until = extended(coverage, after=window.after, until=window.until).changes
     except CommitConflict as exc:
@@ -303,7 +302,7 @@ def _batch_transactions(bronze: Bronze, batch: int) -> list[Transaction]:
     newest = read_changes_state(bronze.table).batch
     if newest + 1 != batch:
         raise PositionMoved(
-            f"{bronze.location}: batch {batch} was written by another run meanwhile, this one's rows carry "
+            f"{bronze.location}: batch {batch} was written by another run, and this one's rows carry "
             "its number; they are read again under the next one"
         )
     return [Transaction(BATCH, batch)]
@@ -312,7 +311,7 @@ def _batch_transactions(bronze: Bronze, batch: int) -> list[Transaction]:
 def repair_transactions(bronze: Bronze, *, batch: int, position: Lsn) -> list[Transaction]:
     """The position, put again unchanged, and the repair's number.
 
-    Extensions and repairs so carry the same app ids: of two at once one fails and decides anew.
+    Extensions and repairs so carry the same app ids: of two at once one fails and decides again.
 
     :raises PositionMoved: the position is another one, or the number is taken.
     """

@@ -64,7 +64,7 @@ def open_snapshot(
     Leaves the handle on the newest version.
 
     :param gap_position: the position above which changes are proven lost; None without such a proof.
-    :raises NotReadyYet: another snapshot was opened meanwhile, at or above S.
+    :raises NotReadyYet: another snapshot was opened in the meantime, at or above S.
     :raises Superseded: coverage begins above S, or changes of another table of this name were read above S.
     :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
     """
@@ -133,7 +133,7 @@ def abandon_unfinished(bronze: Bronze, *, run_id: str, snapshot: Lsn | None = No
         unfinished, coverage = bronze.state.unfinished, bronze.state.coverage
         if unfinished is None or coverage is None or snapshot not in (None, unfinished):
             return None
-        # The base is put again, unchanged, as a completion does: of the two at once one is decided anew.
+        # The base is put again, unchanged, as a completion does: of two at once one is decided again.
         bronze.commit(
             [],
             transactions=[*lsn_transactions(ABANDONED, unfinished), *lsn_transactions(BASE, coverage.base)],
@@ -185,7 +185,7 @@ class LandedWave:
 
 @dataclass(frozen=True, slots=True)
 class WaveStamps:
-    """The stamps of a wave's rows, told from the rows; None for a wave without rows."""
+    """The stamps of a wave's rows, read from the rows; None for a wave without rows."""
 
     low: Lsn | None
     high: Lsn | None

@@ -11,9 +11,9 @@ from functools import cache
 from deltalake import Transaction
 from deltalake.transaction import AddAction
 
+from airflow_provider_mssql_cdc.arrow_types import naive_utc
 from airflow_provider_mssql_cdc.errors import StateDamaged, Superseded
 from airflow_provider_mssql_cdc.lake.add_actions import add_actions
-from airflow_provider_mssql_cdc.lake.arrays import naive_utc
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
 from airflow_provider_mssql_cdc.lake.chunked import landed_waves, latest_horizon
 from airflow_provider_mssql_cdc.lake.delta_table import until_committed
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCommit:
-    """The snapshot that bronze holds now, whoever committed it.
+    """The snapshot that bronze holds now, by this commit or another one.
 
     :param snapshot: its S.
     :param version: the version that made it complete; a later one where the log has forgotten.
@@ -154,8 +154,8 @@ def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
     if was_opened(bronze.table, snapshot) or bronze.state.open == snapshot:
         raise Superseded(
             f"a chunked snapshot was opened at {snapshot} while this one was read: rows of both would carry "
-            "the same LSN, and keys would be there twice. Nothing of this one is committed; start a new "
-            'run, which goes on with the chunked one (mode="chunked") or records a later LSN'
+            "the same LSN, and keys would occur twice. Nothing of this one is committed; start a new "
+            'run, which continues the chunked one (mode="chunked") or records a later LSN'
         )
 
 
@@ -216,7 +216,7 @@ def _added(
         horizon=offer.horizon,
         event=event,
         reason=f"snapshot {header.snapshot} is complete with {offer.rows} rows in version {version}"
-        + (", coverage of changes begins anew there" if rebased else ""),
+        + (", coverage of changes begins again there" if rebased else ""),
     )
 
 
@@ -225,7 +225,7 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
 
     Where coverage stays as it is its base is put again, unchanged: a commit that moves the base at the
     same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
-    Where coverage begins anew both ends are put, so that a window of the table before conflicts.
+    Where coverage begins again both ends are put, so that a window of the table before conflicts.
     """
     snapshot = offer.header.snapshot
     transactions = lsn_transactions(SNAPSHOT, snapshot)
@@ -240,7 +240,7 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
 
 
 def held_snapshot(bronze: Bronze) -> SnapshotCommit:
-    """The complete snapshot that bronze holds, told from bronze alone.
+    """The complete snapshot that bronze holds, described from bronze alone.
 
     :raises StateDamaged: it holds none; look at :attr:`~.bronze.Bronze.state` first.
     """

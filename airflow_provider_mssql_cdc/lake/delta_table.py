@@ -19,7 +19,6 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, IncompletePlan
-from airflow_provider_mssql_cdc.lake.arrays import read_all
 from airflow_provider_mssql_cdc.lake.log import COMMIT_KEY, EVENT_KEY, run_has_committed
 from airflow_provider_mssql_cdc.lake.schema import STATISTICS_PROPERTY
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
@@ -122,6 +121,11 @@ def _stored_file(action: dict[str, Any], columns: Sequence[str]) -> StoredFile:
     )
 
 
+def read_all(stream: Any) -> pa.Table:
+    """What deltalake returns, as a pyarrow table."""
+    return pa.RecordBatchReader.from_stream(stream).read_all()
+
+
 def query(table: DeltaTable, statement: str) -> list[dict[str, Any]]:
     """The rows that a SELECT gives; the statement calls the table ``stored``."""
     result = QueryBuilder().register("stored", table).execute(statement)
@@ -145,15 +149,17 @@ def write_rows(
 
 
 def distinct(transactions: Sequence[Transaction]) -> list[Transaction]:
-    """The same list, checked: delta-rs silently accepts one app id twice, or a negative version."""
+    """Check that no app id occurs twice and that no version is negative; return a plain list."""
+    # The protocol forbids two transactions of one app id in a commit (delta-io/delta#3787); delta-rs writes
+    # them all the same, and a commit whose app id is recorded already, too (delta-io/delta-rs#2580).
     app_ids = [transaction.app_id for transaction in transactions]
     if len(set(app_ids)) < len(app_ids) or any(transaction.version < 0 for transaction in transactions):
-        raise ValueError(f"an app id twice, or a negative version, in {app_ids}")
+        raise ValueError(f"app ids must be distinct and versions >= 0, got {app_ids}")
     return list(transactions)
 
 
 class InDoubt:
-    """Files that were handed to a commit of which it is not known that it failed. They are never removed."""
+    """Files of commits whose outcome is unknown. They are never removed."""
 
     def __init__(self) -> None:
         self._paths: set[str] = set()
@@ -162,11 +168,11 @@ class InDoubt:
         return path in self._paths
 
     def hand_over(self, paths: Iterable[str]) -> None:
-        """Call before the commit is sent: it may land although no answer comes."""
+        """Add the files of a commit, before it is sent: it may land although no answer comes."""
         self._paths.update(paths)
 
     def take_back(self, paths: Iterable[str]) -> None:
-        """Call when another commit holds the version: this one cannot land any more."""
+        """Drop the files of a commit when another one holds its version: it cannot land any more."""
         self._paths.difference_update(paths)
 
 
@@ -284,18 +290,18 @@ def until_committed(
     reload: Callable[[], object] | None = None,
     tries: int = MAX_TRIES,
 ) -> Outcome:
-    """Call ``try_once`` until no other commit gets in its way.
+    """Call ``try_once`` until no other commit conflicts with it.
 
     ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
     inside each try; they keep the decision, and give up when many write at once or when the decision
     itself is overtaken. The pauses grow and are random, so that two do not collide again.
 
-    A commit of another that makes staged files needless may remove them before this one looks: when files
-    are missing it is decided once more on the newest version, and they are missed only if they are needed.
+    A commit of another process that makes staged files unnecessary may remove them before this one looks.
+    When files are missing, it is therefore decided once more on the newest version.
 
     :param reload: called before each further try, to decide on the newest version.
     :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
-    :raises IncompletePlan: staged files are missing, and nobody has made them needless.
+    :raises IncompletePlan: staged files are missing although they are still needed.
     """
     missed = False
     for number in range(1, tries + 1):

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction
 
+from airflow_provider_mssql_cdc.arrow_types import one
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.lake.arrays import one
 from airflow_provider_mssql_cdc.lake.delta_table import create_table, open_table, until_committed, write_rows
 from airflow_provider_mssql_cdc.lake.schema import (
     STATISTICS_PROPERTY,
@@ -161,7 +161,7 @@ def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> b
 
     :param identifier: :func:`~..model.facts.facts_identifier`, kept as a Delta transaction.
     :raises CommitConflict: other writers were first too often.
-    :raises SchemaDrift: a Delta table of other columns is at this place.
+    :raises SchemaDrift: the Delta table at this location has other columns.
     """
     if (together := _together.get()) is not None:
         return together.add(location, row, identifier)
@@ -211,7 +211,7 @@ def _open_or_create(location: TableLocation) -> DeltaTable:
     odd = [f.name for f in FACTS_SCHEMA if f.name not in stored or not same_type(stored[f.name], f.type)]
     if odd:
         raise SchemaDrift(
-            f"{location} is no facts table of this package: {', '.join(odd)} missing or of another type. "
+            f"{location} is not a facts table of this package: {', '.join(odd)} missing or of another type. "
             "Name another path for facts"
         )
     return table

@@ -30,7 +30,9 @@ EVENT_KEY = "mssql_cdc.event"
 
 
 def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dict[str, Any]]) -> None:
-    """A RESTORE takes rows back and leaves transactions as they are (tried, delta-rs 1.6.6).
+    """Refuse a table whose rows a RESTORE took back: it leaves transactions as they are.
+
+    delta-io/delta#1813 is the same in Spark; tried with delta-rs 1.6.6.
 
     A RESTORE to our newest commit, or to a version above it, took nothing of ours; this is also how an
     unlucky one is undone. What the log no longer holds cannot be checked.
@@ -85,7 +87,7 @@ _RUNS_COMMITS_SEARCHED = 200
 def run_has_committed(
     table: DeltaTable, run_id: str, *, events: Iterable[str], counted: Iterable[str] = ("rows",)
 ) -> bool:
-    """Whether an Airflow run has put rows into this table, in any of its tries, as far as the log tells.
+    """Whether an Airflow run has put rows into this table, in any of its tries that the log still holds.
 
     :param events: what the commits were, as the facts call them.
     :param counted: entries of ``userMetadata``, one of which tells of rows.
@@ -150,8 +152,8 @@ class Thinned:
         """:raises StateDamaged: rows of this snapshot, or changes above it, may be missing."""
         if snapshot <= self.position:
             raise StateDamaged(
-                f"{where}: {self}, so silver cannot be kept from snapshot {snapshot}: rows that were deleted "
-                f"could come back, and others be missing. Silver is left as it is. {self.remedy}"
+                f"{where}: {self}, so silver cannot be built from snapshot {snapshot}: deleted rows "
+                f"could come back, and others could be missing. Silver is unchanged. {self.remedy}"
             )
 
     def transactions(self) -> list[Transaction]:
@@ -208,7 +210,7 @@ def first_removal(commits: Sequence[dict[str, Any]], removes: Callable[[int], bo
 
 
 def removes_rows(actions: Sequence[dict[str, Any]]) -> bool:
-    """Whether a commit takes files out for their rows; without a word on it, it does."""
+    """Whether a commit removes files together with their rows. A missing ``dataChange`` counts as true."""
     return any(action["remove"].get("dataChange", True) for action in actions if "remove" in action)
 
 

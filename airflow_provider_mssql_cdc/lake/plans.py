@@ -54,7 +54,7 @@ PLANS_SCHEMA = pa.schema(
 
 
 class PlanMoved(CommitConflict):
-    """Another planner has stored bounds of the same snapshot meanwhile; nothing was written."""
+    """Another planner has stored bounds of the same snapshot; nothing was written."""
 
 
 def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
@@ -68,8 +68,8 @@ def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
     )
     if [row["chunk"] for row in rows] != list(range(len(rows))) or len(rows) != _count(table, snapshot):
         raise StateDamaged(
-            f"{location}: the stored plan of snapshot {snapshot} has {len(rows)} rows that do not follow on "
-            "each other, so rows were taken out or written by somebody else. RESTORE the table, or abandon "
+            f"{location}: the stored plan of snapshot {snapshot} has {len(rows)} rows that are not "
+            "consecutive, so another tool has removed or written rows. RESTORE the table, or abandon "
             "the snapshot and open another one"
         )
     bounds = tuple(bound_from_json(json.loads(row["bound"])) or () for row in rows[1:])

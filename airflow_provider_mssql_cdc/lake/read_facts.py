@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.delta_table import open_table, query
+from airflow_provider_mssql_cdc.lake.delta_table import open_table, query, read_all
 from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.model.facts import FactsRow
@@ -67,7 +66,7 @@ class StoredFacts:
         }
 
     def loads(self) -> dict[str, str]:
-        """Every bronze that a snapshot was completed in, with the source table's name for people."""
+        """Every bronze that a snapshot was completed in, with the source table's name."""
         return {row["target"]: row["source"] for row in query(self._table, _LOADS) if row["source"]}
 
     def durations(self, *, files: int) -> dict[str, float]:

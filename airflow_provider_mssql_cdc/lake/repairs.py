@@ -1,9 +1,9 @@
-"""A repair: the change rows of one window are taken out and put in anew, in one commit; nothing else changes.
+"""A repair: the change rows of one window are replaced, in one commit; nothing else changes.
 
 A file that holds such rows alone is taken out as it is. Of a file that holds others too, the others are
 written to a new file, with exact statistics, and the file is taken out. delta-rs' own replaceWhere would
 write its lossy statistics instead (decimals become floats), and its conflict check lets a commit that takes
-a file out pass although an OPTIMIZE has meanwhile moved the file's rows (tried, 1.6.6): so a repair is
+a file out pass although an OPTIMIZE has moved the file's rows in the meantime (tried, 1.6.6): so a repair is
 committed on the very version that it was worked out on, or worked out again.
 """
 
@@ -69,7 +69,7 @@ def replace_changes(
 
     :param prefix: for the names of files with rows that are carried along.
     :param position: coverage's upper end when the window was read; it may have grown since.
-    :raises PositionMoved: the position is below that now, or ``batch`` was taken meanwhile.
+    :raises PositionMoved: the position is below that now, or ``batch`` was used by another run.
     :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
     """
     refuse_deletion_vectors(bronze.table)

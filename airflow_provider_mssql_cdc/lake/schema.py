@@ -44,7 +44,7 @@ def is_large(field: pa.Field) -> bool:
 
 
 def commented(name: str, arrow_type: pa.DataType, comment: str) -> pa.Field:
-    """A nullable field whose comment Delta shows to whoever looks at the table."""
+    """A nullable field with a comment, which Delta tools show."""
     return pa.field(name, arrow_type, metadata={"comment": comment} if comment else None)
 
 

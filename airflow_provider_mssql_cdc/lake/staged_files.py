@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_mssql_cdc.lake.arrays import read_all
-from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table, stored_files
+from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table, read_all, stored_files
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.capture import Window
@@ -32,7 +31,7 @@ _OF_SILVER = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
 def range_prefix(planned: PlannedRange, attempt: str) -> str:
     """What the file names of one attempt at one range begin with: ``<S>-<run>-<plan>-r00003-<attempt>``."""
     if not _ATTEMPT.match(attempt):
-        raise ValueError(f"an attempt is letters, digits and dashes, got {attempt!r}")
+        raise ValueError(f"an attempt must consist of letters, digits and single dashes, got {attempt!r}")
     return f"{planned.plan.text}-r{planned.index:05d}-{attempt}"
 
 
@@ -55,7 +54,7 @@ def chunk_prefix(wave: str, chunk: int, attempt: str) -> str:
 def change_prefix(event: Event, batch: int, window: Window) -> str:
     """What the names of one attempt's change files begin with; its random end was never used before."""
     if event not in _CHANGE_EVENTS:
-        raise ValueError(f"no change rows are staged for {event}")
+        raise ValueError(f"event must be one of {_CHANGE_EVENTS}, got {event!r}")
     return f"{event}-{batch:012d}-{window.after}-{secrets.token_hex(6)}"
 
 
@@ -88,7 +87,7 @@ def remove_losers(location: TableLocation, *, run: str) -> int:
         touched.
     """
     if not _RUN.match(run):
-        raise ValueError(f"a run is named by eight hex digits, got {run!r}")
+        raise ValueError(f"a run must be eight hex digits, got {run!r}")
     staged_by_run = re.compile(rf"0x[0-9A-F]{{20}}-{run}-[0-9a-f]{{8}}-")
     return _remove_matching(location, "0x", lambda name: staged_by_run.match(name) is not None)
 
@@ -143,7 +142,9 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
     try:
         named = _named_by_the_log(location) if names else set()
     except (DeltaError, OSError, ValueError) as exc:
-        log.warning("%s: %d staged file(s) are left, its log cannot be read: %s", location, len(names), exc)
+        log.warning(
+            "%s: %d staged file(s) are left, because its log cannot be read: %s", location, len(names), exc
+        )
         return 0
     storage = TableStorage(location)
     removed = sum(storage.discard(name) for name in names if name not in named)

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema
+from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema, repeated
 from airflow_provider_mssql_cdc.errors import SchemaDrift
-from airflow_provider_mssql_cdc.lake.arrays import repeated
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, bronze_schema, is_large
 from airflow_provider_mssql_cdc.lake.staged_files import numbered, range_prefix
@@ -198,7 +197,7 @@ class RowStamp:
 
     @staticmethod
     def stored_type(name: str) -> pa.DataType:
-        """The Arrow type that :meth:`column` has: texts are dictionaries of one word."""
+        """The Arrow type that :meth:`column` has: strings are dictionaries of one entry."""
         return _ONE_WORD if pa.types.is_string(_TYPES[name]) else _TYPES[name]
 
 
@@ -250,7 +249,7 @@ class TableWriter:
         return tuple(self._files)
 
     def abandon(self) -> None:
-        """Remove what was written, as far as that works; ``complete`` removes the rest."""
+        """Remove what was written; what cannot be removed now is removed by ``complete``."""
         if self._open is not None:
             self._open.discard()
         for name in self._created:
@@ -344,7 +343,7 @@ class _OpenFile:
         return int(self._footers[0].num_rows)
 
     def discard(self) -> None:
-        """Close without a word about it: the writer would otherwise do so when it is collected."""
+        """Close, ignoring errors: the writer would otherwise report them when it is collected."""
         for part in (self._writer, self._sink):
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 part.close()
@@ -362,7 +361,7 @@ def _staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
 
 
 def _repeating_columns(captured: pa.Table) -> list[str]:
-    """Columns that a dictionary pays for, judged by the first rows: hashing what is distinct is dear."""
+    """Columns that a dictionary pays for, judged by the first rows: hashing distinct values is expensive."""
     sample = captured.slice(0, _SAMPLE_ROWS)
     return [
         name

@@ -24,11 +24,11 @@ _TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """A Delta table's place; two spellings of one place are one value.
+    """The location of a Delta table; two spellings of one location are one value.
 
     :param uri: an absolute path, or ``s3://``, ``gs://``, ``az://``, ``abfs://`` or ``abfss://``.
     :param storage_options: as delta-rs takes them; in no repr, no comparison and no message.
-    :raises ConfigurationError: a place that delta-rs cannot write to, or not safely from many tasks.
+    :raises ConfigurationError: delta-rs cannot write there, or not safely from many tasks.
     """
 
     uri: str
@@ -136,7 +136,7 @@ class TableStorage:
         return sorted(name for name in names if name.startswith(prefix))
 
     def discard(self, name: str) -> bool:
-        """Remove a file; False when it was gone already, by somebody else's hand perhaps just now."""
+        """Remove a file; False when it was gone already, even if another process removed it just now."""
         if self.size(name) is None:
             return False
         try:

@@ -167,7 +167,7 @@ def counts_of_batch(bronze: Bronze, batch: int) -> ChangeCounts:
 
 
 def change_metadata(window: Window, *, instance: str, batch: int, rows: int, run_id: str) -> dict[str, Any]:
-    """What a commit of changes says of itself in the log: for people, and for a facts row that is missing."""
+    """What a commit of changes records in the log, also for a facts row that is missing."""
     return {
         "capture_instance": instance,
         "after": window.after.text,

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 
 from airflow_provider_mssql_cdc.lake.add_actions import delta_statistics
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing, open_or_create
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, keep
+from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, update_silver
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, bronze_number, create_silver, open_silver
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
@@ -167,7 +167,7 @@ class World:
             prefix=f"silver-{secrets.token_hex(4)}",
             run_id="manual__1",
         )
-        return keep(request, decision, confirm_empty=confirm_empty)
+        return update_silver(request, decision, confirm_empty=confirm_empty)
 
     def rows(self) -> dict[Any, Row]:
         """Silver's rows by key, without its own columns; a key that is there twice is an error."""

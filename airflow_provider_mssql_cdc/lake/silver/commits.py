@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_mssql_cdc.lake.arrays import one, several
+from airflow_provider_mssql_cdc.arrow_types import one, several
 from airflow_provider_mssql_cdc.lake.silver.rows import POSITION, KeySet, group_ends, sorted_indices
 from airflow_provider_mssql_cdc.planning.merge import ADDS, ORDER, Presence, presence
 

@@ -1,4 +1,4 @@
-"""Silver's files: which are outdated, rewriting them, removing what was staged in vain."""
+"""Silver's files: finds the outdated ones, and stages what replaces them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
 from airflow_provider_mssql_cdc.lake.parquet import file_batches
-from airflow_provider_mssql_cdc.lake.silver.images import Overlay
+from airflow_provider_mssql_cdc.lake.silver.images import KeyUpdates
 from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staged_files import discard
@@ -36,19 +36,19 @@ def current_files(silver: Silver) -> list[StoredFile]:
     ]
 
 
-def outdated_files(silver: Silver, overlay: Overlay) -> list[StoredFile]:
-    """Files that hold a row which gives way to an image, in the order of their first key column.
+def outdated_files(silver: Silver, updates: KeyUpdates) -> list[StoredFile]:
+    """Files with a row that an image replaces, in the order of their first key column.
 
     By the log's statistics, then by those of the file's row groups, then by the key columns of what is left,
     up to the first such row.
     """
-    storage, keys = TableStorage(silver.location), overlay.keys
+    storage, keys = TableStorage(silver.location), updates.keys
     compared = pa.schema([silver.schema.field(name) for name in keys.names])
     outdated = []
     for file in current_files(silver):
         if keys.may_be_within(file.bounds):
             batches = file_batches(storage, file.path, compared, wanted=keys.may_be_within)
-            if any(overlay.is_outdated(batch) for batch in batches):
+            if any(updates.is_outdated(batch) for batch in batches):
                 outdated.append(file)
     return _in_key_order(outdated, keys)
 
@@ -61,7 +61,7 @@ def _in_key_order(files: list[StoredFile], keys: KeySet) -> list[StoredFile]:
 
 
 def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-    """Write rows to files ``<prefix>-0.parquet`` and so on that nobody sees yet; no rows, no file."""
+    """Write rows to files ``<prefix>-0.parquet`` and so on that readers do not see; no rows, no file."""
     return stage(silver.location, WholeRows(silver.schema), rows, prefix=prefix, target_bytes=TARGET_BYTES)
 
 
@@ -80,7 +80,7 @@ class _Stopped(Exception):
 
 
 def write_again(
-    silver: Silver, files: Sequence[StoredFile], overlay: Overlay, *, prefix: str
+    silver: Silver, files: Sequence[StoredFile], updates: KeyUpdates, *, prefix: str
 ) -> tuple[StagedFile, ...]:
     """Stage the rows of these files as they are to be, then those of keys that silver did not have.
 
@@ -95,9 +95,9 @@ def write_again(
     with ThreadPoolExecutor(len(shares), "silver") as pool:
         try:
             for number, share in enumerate(shares):
-                rows = _rows(silver, share, overlay, stop=stop)
+                rows = _rows(silver, share, updates, stop=stop)
                 if number == len(shares) - 1:
-                    rows = _then_the_rest(rows, overlay, others=tuple(lanes))
+                    rows = _then_the_rest(rows, updates, others=tuple(lanes))
                 lanes.append(pool.submit(stage_rows, silver, f"{prefix}-{number}", rows))
             wait(lanes, return_when=FIRST_EXCEPTION)
         finally:
@@ -113,23 +113,23 @@ def _shares(files: Sequence[StoredFile]) -> list[Sequence[StoredFile]]:
 
 
 def _rows(
-    silver: Silver, files: Sequence[StoredFile], overlay: Overlay, *, stop: threading.Event
+    silver: Silver, files: Sequence[StoredFile], updates: KeyUpdates, *, stop: threading.Event
 ) -> Iterator[pa.RecordBatch]:
     storage, schema = TableStorage(silver.location), silver.schema
     for file in files:
         for batch in file_batches(storage, file.path, schema):
             if stop.is_set():
                 raise _Stopped
-            yield from overlay.apply(batch).to_batches()
+            yield from updates.apply(batch).to_batches()
 
 
 def _then_the_rest(
-    rows: Iterator[pa.RecordBatch], overlay: Overlay, *, others: Sequence[Lane]
+    rows: Iterator[pa.RecordBatch], updates: KeyUpdates, *, others: Sequence[Lane]
 ) -> Iterator[pa.RecordBatch]:
     """Which keys silver does not have is known when every other lane has been through its files."""
     yield from rows
     wait(others)
-    yield from overlay.rest()
+    yield from updates.rest()
 
 
 def _outcome(silver: Silver, lanes: Sequence[Lane]) -> tuple[StagedFile, ...]:

@@ -1,4 +1,4 @@
-"""What becomes of each changed key, the image it has then, and images laid over rows."""
+"""What becomes of each changed key, the image it has then, and images applied to rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_mssql_cdc.lake.arrays import one, several
+from airflow_provider_mssql_cdc.arrow_types import one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.log import LogForgotten
 from airflow_provider_mssql_cdc.lake.parquet import BATCH_ROWS
@@ -143,12 +143,12 @@ def _equal_places(rows: pa.Table, places: pa.Table) -> pa.ChunkedArray:
 _GONE, _THERE = (one(each, pa.int32())[0] for each in (Presence.GONE, Presence.THERE))
 
 
-class Overlay:
-    """The state of some keys, on its way into silver.
+class KeyUpdates:
+    """The changed keys with their state, applied to rows of silver.
 
-    The rows that it is laid over tell whether a key was there before the changes, which is what a key is
-    whose commits leave it as it was. Several threads may lay it over rows at once. What was done is counted
-    in rows: ``updated``, ``inserted``, ``deleted``.
+    The rows that it is applied to show whether a key was there before the changes: a key whose commits leave
+    it as it was keeps that state. Several threads may apply it at once. What was done is counted in rows:
+    ``updated``, ``inserted``, ``deleted``.
     """
 
     def __init__(self, images: KeyImages) -> None:
@@ -160,14 +160,14 @@ class Overlay:
         self.updated = self.inserted = self.deleted = 0
 
     def is_outdated(self, rows: pa.RecordBatch) -> bool:
-        """Whether some of these rows must give way.
+        """Whether some of these rows must be replaced or removed.
 
         :param rows: the key columns suffice.
         """
         return bool(self.keys.positions(rows).null_count < rows.num_rows)
 
     def apply(self, rows: pa.RecordBatch) -> pa.Table:
-        """The rows as they are to be: those that stay, then the images of those that gave way.
+        """The rows as they are to be: those that stay, then the images that replace others.
 
         Images that are not in memory come with :meth:`rest`.
         """

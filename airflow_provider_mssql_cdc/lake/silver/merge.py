@@ -29,7 +29,7 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     stage_rows,
     write_again,
 )
-from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates
 from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys
 from airflow_provider_mssql_cdc.lake.silver.snapshot import DoubledKeys, find_doubled, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class SilverMoved(CommitConflict):
-    """Another merge has moved silver's position meanwhile; nothing of this one was written."""
+    """Another merge has moved silver's position; nothing of this one was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class MergeCommit:
     rebuilt: str | None = None
 
     def user_metadata(self, run_id: str) -> dict[str, Any]:
-        """What the commit says of itself in the log: for people, and for a facts row that is missing."""
+        """What the commit records in the log, also for a facts row that is missing."""
         return {
             "bronze_version": self.position.version,
             "snapshot": self.position.snapshot.text,
@@ -88,7 +88,7 @@ class MergeRequest:
     :param snapshot: S, whose rows silver begins with.
     :param decided_on: silver's position when it was decided what to do.
     :param prefix: of the names of the files that it writes; never one used before.
-    :param run_id: Airflow's own, for people.
+    :param run_id: Airflow's own, for the log.
     :param passed: changes have passed the snapshot's horizon.
     """
 
@@ -117,12 +117,12 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
     images = KeyImages(bronze, named, schema=silver.schema)
 
     def once() -> MergeCommit:
-        overlay = Overlay(images)
-        outdated = outdated_files(silver, overlay)
+        updates = KeyUpdates(images)
+        outdated = outdated_files(silver, updates)
         prefix = f"{request.prefix}-v{silver.version}"
-        staged = write_again(silver, outdated, overlay, prefix=prefix)
+        staged = write_again(silver, outdated, updates, prefix=prefix)
         with discarding_on_failure(silver, staged):
-            return _commit(request, outdated, staged, overlay=overlay)
+            return _commit(request, outdated, staged, updates=updates)
 
     return _until_committed(request, once)
 
@@ -135,17 +135,17 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
     """
     silver, bronze, snapshot = request.silver, request.bronze, request.snapshot
     named = named_keys(bronze, changed_files(bronze, snapshot), key=silver.key, above=snapshot)
-    overlay = None if named is None else Overlay(KeyImages(bronze, named, schema=silver.schema))
+    updates = None if named is None else KeyUpdates(KeyImages(bronze, named, schema=silver.schema))
     doubled = find_doubled(bronze, snapshot, key=silver.key, but=None if named is None else named.keys)
     _refuse_doubled(request, doubled)
     rows = snapshot_rows(bronze, snapshot, schema=silver.schema, key=silver.key)
-    staged = stage_rows(silver, request.prefix, _overlaid(doubled.once(rows), overlay))
+    staged = stage_rows(silver, request.prefix, _updated(doubled.once(rows), updates))
 
     def once() -> MergeCommit:
         if not staged and any(file.rows for file in current_files(silver)):
             confirm_empty()
         files = current_files(silver)
-        return _commit(request, files, staged, overlay=overlay, rebuilt=reason, doubled=len(doubled))
+        return _commit(request, files, staged, updates=updates, rebuilt=reason, doubled=len(doubled))
 
     with discarding_on_failure(silver, staged):
         return _until_committed(request, once)
@@ -165,7 +165,7 @@ def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
         raise StateDamaged(
             f"{where}: {len(doubled):,} key(s) ({key}) stand in several rows of snapshot {request.snapshot}, "
             "and no change explains it: two rows of the source have become one key on the way, or the key "
-            "does not identify a row. Silver is left as it is. Look for the key in the source; name columns "
+            "does not identify a row. Silver is unchanged. Look for the key in the source; name columns "
             "that identify a row with key=, or take a new snapshot with mssql_cdc_bootstrap(resnapshot=True)"
         )
     log.warning(
@@ -174,13 +174,13 @@ def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
     )
 
 
-def _overlaid(rows: Iterator[pa.RecordBatch], overlay: Overlay | None) -> Iterator[pa.RecordBatch]:
-    if overlay is None:
+def _updated(rows: Iterator[pa.RecordBatch], updates: KeyUpdates | None) -> Iterator[pa.RecordBatch]:
+    if updates is None:
         yield from rows
         return
     for batch in rows:
-        yield from overlay.apply(batch).to_batches()
-    yield from overlay.rest()
+        yield from updates.apply(batch).to_batches()
+    yield from updates.rest()
 
 
 def _until_committed(request: MergeRequest, once: Callable[[], MergeCommit]) -> MergeCommit:
@@ -201,7 +201,7 @@ def _commit(
     removed: Sequence[StoredFile],
     staged: Sequence[StagedFile],
     *,
-    overlay: Overlay | None = None,
+    updates: KeyUpdates | None = None,
     rebuilt: str | None = None,
     doubled: int | None = None,
 ) -> MergeCommit:
@@ -215,10 +215,10 @@ def _commit(
         rows=kept + sum(file.rows for file in staged),
         position=position_of(request.bronze, request.snapshot, doubled=doubled),
         counts=MergeCounts(
-            changed_keys=0 if overlay is None else len(overlay.keys),
-            inserted=0 if overlay is None else overlay.inserted,
-            updated=0 if overlay is None else overlay.updated,
-            deleted=0 if overlay is None else overlay.deleted,
+            changed_keys=0 if updates is None else len(updates.keys),
+            inserted=0 if updates is None else updates.inserted,
+            updated=0 if updates is None else updates.updated,
+            deleted=0 if updates is None else updates.deleted,
             files_added=len(staged),
             files_removed=len(removed),
             files_kept=len(before) - len(removed),
@@ -231,12 +231,12 @@ def _commit(
     return merged
 
 
-def keep(
+def update_silver(
     request: MergeRequest, decision: Rebuild | MergeSince | UpToDate, *, confirm_empty: Callable[[], None]
 ) -> MergeCommit:
     """Bring silver to the version of bronze that the decision was taken on.
 
-    Where bronze no longer tells what came since silver's position, silver is built anew.
+    When bronze no longer shows what came since silver's position, silver is rebuilt.
 
     :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
     :raises SilverMoved: another merge was first.
@@ -246,13 +246,13 @@ def keep(
     if isinstance(decision, UpToDate):
         return _as_it_is(silver)
     if added := silver.take_on_columns(request.bronze):
-        log.info("%s takes on column(s) %s", silver.location, ", ".join(added))
+        log.info("%s: added column(s) %s", silver.location, ", ".join(added))
     if isinstance(decision, MergeSince):
         try:
             return merge_changes(request, since=decision.version)
         except LogForgotten as exc:
             decision = Rebuild(f"of what came into bronze since version {decision.version}, {exc}")
-    log.info("%s is built from bronze: %s", silver.location, decision.reason)
+    log.info("%s is rebuilt from bronze: %s", silver.location, decision.reason)
     return rebuild(request, reason=decision.reason, confirm_empty=confirm_empty)
 
 
@@ -281,8 +281,8 @@ class FilesSince:
 def files_since(bronze: Bronze, version: int) -> FilesSince:
     """Files with rows that later versions up to the handle's brought or took out.
 
-    Those are the files of actions with ``dataChange``. A file that was taken out by a commit which put its
-    rows in anew, as a repair does, is left to that commit. One that an OPTIMIZE took out is read as it
+    Those are the files of actions with ``dataChange``. Files replaced by a later repair are excluded; the
+    repair's own files are returned. One that an OPTIMIZE took out is read as it
     is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
 
     :raises LogForgotten: a commit in between, or a file, is gone.

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_mssql_cdc.arrow_types import naive_utc, one, several
 from airflow_provider_mssql_cdc.errors import StateDamaged
-from airflow_provider_mssql_cdc.lake.arrays import naive_utc, one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import stored_files
 from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches, may_hold_changes

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_mssql_cdc.arrow_types import one, several
 from airflow_provider_mssql_cdc.errors import StateDamaged
-from airflow_provider_mssql_cdc.lake.arrays import one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import stored_files
 from airflow_provider_mssql_cdc.lake.parquet import (

@@ -91,7 +91,7 @@ class Silver(LakeTable):
     """One handle on a silver table, checked when it is opened and when it is reloaded.
 
     What is decided on :attr:`position` is committed by :meth:`commit` with the same handle, on that very
-    version: whatever else was committed meanwhile makes it fail, and the caller decides again.
+    version: any other commit in between makes it fail, and the caller decides again.
     """
 
     def _take(self, table: DeltaTable) -> None:
@@ -180,7 +180,7 @@ class Silver(LakeTable):
 def open_silver(location: TableLocation) -> Silver | None:
     """The table at its newest version, None when there is none.
 
-    :raises ForeignTable: a Delta table that is no silver table of this package.
+    :raises ForeignTable: a Delta table that is not a silver table of this package.
     """
     table = open_table(location)
     return None if table is None else Silver(location, table)

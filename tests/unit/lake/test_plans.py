@@ -93,7 +93,7 @@ def test_rows_that_somebody_took_out_are_noticed(location: TableLocation) -> Non
     plan = add_bounds(location, begin_plan(location, IDENTITY, start_of(3)), HOSTILE)
     finish_plan(location, plan, chunks_per_wave=1)
     DeltaTable(location.uri).delete("chunk = 2")
-    with pytest.raises(StateDamaged, match="do not follow on each other"):
+    with pytest.raises(StateDamaged, match="are not consecutive"):
         read_plan(location, lsn(3))
 
 

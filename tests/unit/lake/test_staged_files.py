@@ -84,9 +84,9 @@ def test_a_file_put_in_anothers_place_is_noticed_though_size_and_rows_agree(tmp_
     [
         ({"rows": 4}, "3 rows, 4 were staged"),
         ({"size": 1}, "bytes, 1 were staged"),
-        ({"path": "../elsewhere.parquet"}, "no file of snapshot"),
-        ({"path": f"{lsn(6).text}-x.parquet"}, "no file of snapshot"),
-        ({"path": f"{S.text}-x/y.parquet"}, "no file of snapshot"),
+        ({"path": "../elsewhere.parquet"}, "must be a file of snapshot"),
+        ({"path": f"{lsn(6).text}-x.parquet"}, "must be a file of snapshot"),
+        ({"path": f"{S.text}-x/y.parquet"}, "must be a file of snapshot"),
     ],
 )
 def test_a_claim_that_the_file_does_not_bear_out_is_refused(

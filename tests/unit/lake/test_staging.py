@@ -124,7 +124,7 @@ def test_a_name_is_never_used_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("attempt", ["", "a1/../../x", "a 1", "-a", "a-"])
 def test_an_attempt_that_is_no_part_of_a_file_name_is_refused(tmp_path: Path, attempt: str) -> None:
-    with pytest.raises(ValueError, match="an attempt is"):
+    with pytest.raises(ValueError, match="an attempt must"):
         stage(new_bronze(tmp_path), S, attempt=attempt)
 
 
@@ -205,7 +205,7 @@ import sys
 import pyarrow as pa
 from airflow_provider_mssql_cdc.lake.bronze import open_or_create
 from airflow_provider_mssql_cdc.lake.commit import commit_snapshot
-from airflow_provider_mssql_cdc.lake.arrays import one
+from airflow_provider_mssql_cdc.arrow_types import one
 from airflow_provider_mssql_cdc.lake.facts import write_facts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.staging import stage_range

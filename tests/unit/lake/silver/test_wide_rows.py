@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_mssql_cdc.lake.parquet import BATCH_BYTES, file_batches
 from airflow_provider_mssql_cdc.lake.silver.commits import decide
-from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, Overlay
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates
 from airflow_provider_mssql_cdc.lake.silver.rows import KeySet, changed_files, named_keys
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
 from airflow_provider_mssql_cdc.planning.merge import Presence
@@ -101,14 +101,14 @@ def test_images_that_are_read_again_are_those_that_would_be_held(world: World) -
     for images_bytes in (1, 1 << 20):
         images = images_of(world, images_bytes=images_bytes)
         assert images.are_held is (images_bytes > 1)
-        overlay, rows = Overlay(images), []
+        updates, rows = KeyUpdates(images), []
         storage, schema = TableStorage(world.silver.location), world.silver.schema
         for uri in world.silver.table.file_uris():
             for batch in file_batches(storage, Path(uri).name, schema):
-                rows += overlay.apply(batch).to_pylist()
-        for batch in overlay.rest():
+                rows += updates.apply(batch).to_pylist()
+        for batch in updates.rest():
             rows += batch.to_pylist()
-        counts = (overlay.updated, overlay.inserted, overlay.deleted)
+        counts = (updates.updated, updates.inserted, updates.deleted)
         told.append((sorted((row["id"], row["v"], row["_start_lsn"]) for row in rows), counts))
     assert told[0] == told[1]
     assert {id_: value for id_, value, _ in told[0][0]} == {
