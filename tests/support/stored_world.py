@@ -18,7 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG, Param
 
-from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
+from airflow_provider_mssql_cdc import (
+    MssqlCdcDatabase,
+    MssqlCdcTable,
+    mssql_cdc_bootstrap,
+    mssql_cdc_pipeline,
+)
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import RetentionGap
 from airflow_provider_mssql_cdc.operators import (
@@ -28,7 +33,7 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcStatusOperator,
 )
 from airflow_provider_mssql_cdc.sensors import MssqlCdcCaptureSensor
-from tests.dags.harness import returned, run
+from tests.dags.harness import pushed, returned, run
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
 
@@ -67,6 +72,7 @@ class StoredWorld:
         lines.insert(*range(1, 9))
         server.enable_cdc("dbo.lines")
         self._chunks(lines)
+        self._pipeline(lines)
 
     @property
     def tables(self) -> dict[str, Path]:
@@ -123,6 +129,29 @@ class StoredWorld:
         self._run(giving_up, "abandon")
         world.tick(60)
         self._run(self._chunked(world.table), "lines.complete", "status")
+
+    def _pipeline(self, world: ChangesWorld) -> None:
+        """A database of a table in ranges, a small one, and a pattern that matches nothing."""
+        for name in ("parts", "small"):
+            world.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)")
+            world.execute(f"INSERT INTO dbo.{name} VALUES (1), (2), (3), (4)")
+            world.server.enable_cdc(f"dbo.{name}")
+        database = MssqlCdcDatabase(
+            mssql_conn_id=world.table.mssql_conn_id,
+            include=("dbo.parts", "dbo.small", "nothing.*"),
+            bronze=f"{self.folder}/pipeline/bronze/{{schema}}/{{table}}",
+            silver=f"{self.folder}/pipeline/silver/{{schema}}/{{table}}",
+            facts=f"{self.folder}/pipeline/facts",
+            tables={"dbo.parts": {"rows_per_range": 2}},
+        )
+        with DAG(dag_id="pipeline", schedule=None) as dag:
+            mssql_cdc_pipeline(group_id="erp", database=database, max_failed_tables=1)
+        dag_run = run(dag)
+        for task, index in (("plan", -1), ("read", 0), ("read", 2), ("complete", 0), ("report", -1)):
+            self.xcoms.setdefault(f"erp.{task}", []).append(returned(dag_run, f"erp.{task}", index))
+        for key in ("summary", "complete_0", "follow_0"):
+            self.xcoms[f"erp.plan, {key}"] = [pushed(dag_run, "erp.plan", key)]
+        self.xcoms["erp.follow"] = [returned(run(dag), "erp.follow", 0)]
 
     def _whole(self, table: MssqlCdcTable) -> DAG:
         with DAG(dag_id="whole", schedule=None, params={"resnapshot": Param(False, type="boolean")}) as dag:

@@ -372,3 +372,22 @@ def test_what_was_committed_is_announced_also_when_what_follows_fails(
     assert [one.uri for one in outcome.announcements] == [str(tmp_path / "bronze" / "dbo" / "no_key")]
     assert outcome.failures["dbo.no_key"].error == "UnsupportedKey"
     assert outcome.tables["dbo.no_key"]["loaded"] == 5
+
+
+@pytest.mark.parametrize("driver", ["mssql-python", "pymssql"])
+def test_quiet_tables_cost_a_round_trip_each_and_their_catalog_one_for_all(
+    server: EmbeddedSqlServer, make_world: MakeWorld, driver: str
+) -> None:
+    for number in range(12):
+        create_table(server, f"dbo.t{number}")
+    world = make_world(driver=driver, tables={})
+    world.run()
+    server.idle()
+    world.run()
+    plan = world.plan()
+    server.faults.clear_log()
+    for slot in range(2):
+        told = world.follow(plan, slot)["tables"]
+        assert {done["changes"] for done in told.values()} == {0}
+    sent = [statement.sql for statement in server.faults.log()]
+    assert len(sent) <= 12 + 2 * 7  # a session's own, and the catalog of all its tables
