@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 
@@ -99,3 +100,23 @@ def one_text(value: str) -> pa.Array:
     encoded = value.encode()
     offsets = struct.pack("<ii", 0, len(encoded))
     return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
+
+
+_LSN_BYTES = 10
+
+
+def lsn_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return LSNs as bronze holds them, ``0x`` and 20 upper-case hex digits, of their ten bytes.
+
+    :raises pa.ArrowInvalid: a value of another length.
+    """
+    return pa.chunked_array([_lsn_texts(chunk) for chunk in column.chunks], pa.string())
+
+
+def _lsn_texts(chunk: pa.Array) -> pa.Array:
+    fixed = chunk.cast(pa.binary(_LSN_BYTES))
+    begin, count = fixed.offset * _LSN_BYTES, len(fixed) * _LSN_BYTES
+    # The digits of all values at once: Arrow has no function for it, and bytes.hex() is a loop in C.
+    digits = bytes(fixed.buffers()[1][begin : begin + count]).hex().upper().encode()
+    texts = pa.Array.from_buffers(pa.binary(2 * _LSN_BYTES), len(fixed), [None, pa.py_buffer(digits)])
+    return pc.binary_join_element_wise("0x", texts.cast(pa.binary()).cast(pa.string()), "")

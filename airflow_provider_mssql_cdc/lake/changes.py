@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema, repeated
+from airflow_provider_mssql_cdc.arrow_types import captured_schema, lsn_texts, repeated
 from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
@@ -45,8 +45,8 @@ DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 _FROM_SERVER = pa.schema(
     [
-        pa.field("_start_lsn", pa.string()),
-        pa.field("_seqval", pa.string()),
+        pa.field("_start_lsn", pa.binary()),
+        pa.field("_seqval", pa.binary()),
         pa.field("_operation", pa.int32()),
         pa.field("_command_id", pa.int32()),
     ]
@@ -165,7 +165,7 @@ class ChangeRows:
         self.schema, self._stamp = plain_schema(schema), stamp
 
     def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
-        rows = pa.Table.from_batches(batches)
+        rows = _with_lsn_texts(pa.Table.from_batches(batches))
         self._stamp.count(rows)
         whole = pa.table([self._column(each, rows) for each in self.schema], schema=self.schema)
         return whole, rows.drop_columns(_FROM_SERVER.names)
@@ -176,6 +176,12 @@ class ChangeRows:
         if wanted.name in METADATA_NAMES:
             return self._stamp.column(wanted.name, rows)
         return pa.nulls(rows.num_rows, wanted.type)
+
+
+def _with_lsn_texts(rows: pa.Table) -> pa.Table:
+    for name in ("_start_lsn", "_seqval"):
+        rows = rows.set_column(rows.schema.get_field_index(name), name, lsn_texts(rows.column(name)))
+    return rows
 
 
 def stage_changes(

@@ -298,13 +298,6 @@ MUTANTS = (
         f"{HISTORY}::test_rows_above_the_position_are_not_asked_for",
     ),
     Mutant(
-        "changes: a run is quiet only where the change table is the one that was described",
-        "ask_first",
-        "_is_there(instance, listed)",
-        "True",
-        f"{CHANGE_GUARDS}::test_an_instance_made_again_while_a_quiet_run_asks_ends_nothing_quietly",
-    ),
-    Mutant(
         "changes: a run is quiet only where nothing was purged from above the position",
         "ask_first",
         "available.continues(position)",

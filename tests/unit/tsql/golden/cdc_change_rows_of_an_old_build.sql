@@ -1,7 +1,6 @@
 -- after = '0x00000025000005A80003'
 -- until = '0x00000025000006100001'
-SELECT CONVERT(varchar(22), c.[__$start_lsn], 1) AS [_start_lsn],
-       CONVERT(varchar(22), c.[__$seqval], 1) AS [_seqval],
+SELECT c.[__$start_lsn] AS [_start_lsn], c.[__$seqval] AS [_seqval],
        c.[__$operation] AS [_operation], CAST(NULL AS int) AS [_command_id],
        [id] AS [id]
 FROM [cdc].[dbo_orders_CT] AS c
