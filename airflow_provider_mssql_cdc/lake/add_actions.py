@@ -28,6 +28,8 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 
+# String bounds may be cut to a prefix (Delta protocol, "Per-file Statistics"); readers skip by them, so a
+# maximum that is cut has to be rounded up.
 MAX_TEXT = 64
 _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = 0xD7FF, 0xE000
 _LAST_CODE_POINT = 0x10FFFF

@@ -61,6 +61,7 @@ def create_table(
             # With retries delta-rs lets two creators both succeed: the later one's metadata replaces the
             # first one's in a version of its own (tried, 1.6.6).
             commit_properties=CommitProperties(max_commit_retries=0),
+            # By default delta-rs refuses properties that it does not know, such as mssql_cdc.source.
             raise_if_key_not_exists=False,
         )
     except DeltaError:
@@ -245,6 +246,8 @@ class LakeTable(ABC):
                 EVENT_KEY: event,
             },
             app_transactions=distinct(transactions),
+            # A retry rebases the commit onto later versions. The check for conflicts lets a remove pass whose
+            # file an OPTIMIZE has removed (tried, 1.6.6; Delta's kernel had that gap: delta-io/delta#7163).
             max_commit_retries=None if overtaken else 0,
         )
         added = [file.path for file in files if isinstance(file, AddAction)]
@@ -254,6 +257,8 @@ class LakeTable(ABC):
                 list(files), mode="append", schema=self.table.schema(), commit_properties=properties
             )
         except CommitFailedError:
+            # The answer of an object store may be lost: the retry then finds its own commit file and reports
+            # a conflict (ADR 12). Only the log shows whose commit it is.
             landed = self._landed(token, above=before)
             if landed is None:
                 self.in_doubt.take_back(added)

@@ -103,6 +103,7 @@ def run_has_committed(
 
 def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
     """Commit infos, newest first, down to the newest of ours; all that the log holds when there is none."""
+    # Nearly always the newest commit is ours; a whole log is one file per version to read.
     for limit in (1, 50, None):
         commits = table.history(limit)
         for count, commit in enumerate(commits, start=1):

@@ -21,7 +21,6 @@ from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import StagedWindow, repair_transactions
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files, until_committed
-from airflow_provider_mssql_cdc.lake.parquet import may_hold_changes, parquet_file, shaped
 from airflow_provider_mssql_cdc.lake.schema import (
     plain_schema,
     refuse_append_only,
@@ -29,7 +28,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
 )
 from airflow_provider_mssql_cdc.lake.staged_files import discarding_on_failure
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.storage import TableStorage, may_hold_changes, parquet_file, shaped
 from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import StagedFile
@@ -112,6 +111,7 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
         held = file.records if _holds_nothing_else(file, window) else _count(storage, file.path, window)
         records = storage.footer(file.path).num_rows if file.records is None else file.records
         if held:
+            # Named as its add did (Delta protocol, "Add File and Remove File"): not decoded.
             removes.append(RemoveAction(file.logged, True, int(time.time() * 1000)))
             rows += held
             if held < records:

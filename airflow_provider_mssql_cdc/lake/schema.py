@@ -74,6 +74,8 @@ _AFTER_CAPTURED = (
 )
 METADATA_NAMES = tuple(field.name for field in (*_BEFORE_CAPTURED, *_AFTER_CAPTURED))
 
+# Timestamps in statistics may be cut to milliseconds, which is too low for a maximum
+# (delta-io/delta-kernel-rs#1003).
 # Statistics that delta-rs writes itself, at OPTIMIZE for instance, are exact for whole numbers, dates and
 # texts; decimals become floats and timestamps lose their microseconds, so that readers skip files that hold
 # what they look for. A commit time has no microseconds: SQL Server keeps it as datetime.

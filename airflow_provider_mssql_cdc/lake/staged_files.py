@@ -191,5 +191,6 @@ def _named_by_the_log(location: TableLocation) -> set[str]:
     """Files of the current version, and those that were taken out and that vacuum has yet to remove."""
     table = load_table(location)
     current = read_all(table.get_add_actions()).column("path").to_pylist()
+    # A file that was removed stays readable for older versions until VACUUM deletes it: it is not a leftover.
     taken_out = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {path.rpartition("/")[2] for path in [*current, *taken_out]}

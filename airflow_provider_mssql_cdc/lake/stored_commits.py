@@ -12,7 +12,7 @@ from airflow_provider_mssql_cdc.lake.delta_table import query, stored_files
 from airflow_provider_mssql_cdc.lake.log import (
     EVENT_KEY,
 )
-from airflow_provider_mssql_cdc.lake.parquet import may_hold_snapshot
+from airflow_provider_mssql_cdc.lake.storage import may_hold_snapshot
 from airflow_provider_mssql_cdc.model.capture import ChangeCounts, Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn

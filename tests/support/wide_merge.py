@@ -17,10 +17,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
-from airflow_provider_mssql_cdc.lake.parquet import file_batches
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
-from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage, file_batches
 from airflow_provider_mssql_cdc.lake.transactions import SNAPSHOT, coverage_transactions, lsn_transactions
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import Coverage

@@ -14,13 +14,12 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
-from airflow_provider_mssql_cdc.lake.parquet import file_batches
 from airflow_provider_mssql_cdc.lake.silver.images import KeyUpdates
 from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staged_files import discard
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.storage import TableStorage, file_batches
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 
 TARGET_BYTES = 32 << 20
@@ -67,6 +66,7 @@ def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> t
 
 def remove_actions(files: Iterable[StoredFile]) -> list[RemoveAction]:
     now = int(time.time() * 1000)
+    # A remove names its file as the add did (Delta protocol, "Add File and Remove File"): not decoded.
     return [RemoveAction(file.logged, True, now) for file in files]
 
 

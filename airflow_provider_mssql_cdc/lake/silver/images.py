@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from airflow_provider_mssql_cdc.arrow_types import one, several
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.log import LogForgotten
-from airflow_provider_mssql_cdc.lake.parquet import BATCH_ROWS
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES, is_large
 from airflow_provider_mssql_cdc.lake.silver.commits import decide
 from airflow_provider_mssql_cdc.lake.silver.rows import (
@@ -25,6 +24,7 @@ from airflow_provider_mssql_cdc.lake.silver.rows import (
     changed_files,
     group_ends,
 )
+from airflow_provider_mssql_cdc.lake.storage import BATCH_ROWS
 from airflow_provider_mssql_cdc.planning.merge import ADDS, ORDER, Presence
 
 _INT32, _INT64 = pa.int32(), pa.int64()

@@ -17,9 +17,8 @@ from airflow_provider_mssql_cdc.arrow_types import naive_utc, one, several
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import stored_files
-from airflow_provider_mssql_cdc.lake.parquet import Bounds, file_batches, may_hold_changes
 from airflow_provider_mssql_cdc.lake.schema import plain_schema
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
+from airflow_provider_mssql_cdc.lake.storage import Bounds, TableStorage, file_batches, may_hold_changes
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.merge import ADDS, DELETE, ORDER
 
@@ -218,6 +217,7 @@ class _DistinctRows:
 
     def table(self) -> pa.Table:
         rows = pa.concat_tables(self._kept)
+        # With threads the order of the groups is not stable (pyarrow.Table.group_by).
         distinct = rows.group_by(rows.column_names, use_threads=False).aggregate([])
         self._kept, self._new_rows, self._distinct = [distinct], 0, distinct.num_rows
         return distinct

@@ -13,16 +13,16 @@ from airflow_provider_mssql_cdc.arrow_types import one, several
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import stored_files
-from airflow_provider_mssql_cdc.lake.parquet import (
+from airflow_provider_mssql_cdc.lake.schema import plain_schema
+from airflow_provider_mssql_cdc.lake.silver.rows import KeySet, is_comparable, plain
+from airflow_provider_mssql_cdc.lake.storage import (
     Bounds,
+    TableStorage,
     Wanted,
     file_batches,
     may_hold_snapshot,
     parquet_file,
 )
-from airflow_provider_mssql_cdc.lake.schema import plain_schema
-from airflow_provider_mssql_cdc.lake.silver.rows import KeySet, is_comparable, plain
-from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
 
@@ -155,6 +155,7 @@ def _keys_within(within: Range, bronze: Bronze, snapshot: Lsn, *, schema: pa.Sch
 
 
 def _repeated(rows: pa.Table, but: KeySet | None) -> pa.Table:
+    # With threads the order of the groups is not stable (pyarrow.Table.group_by).
     counted = rows.group_by(rows.column_names, use_threads=False).aggregate([([], "count_all")])
     several_rows = counted.filter(pc.greater(counted.column("count_all"), several([1], pa.int64())[0]))
     keys = several_rows.select(rows.column_names)

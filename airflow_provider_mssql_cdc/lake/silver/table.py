@@ -211,6 +211,7 @@ def refuse_foreign(silver: Silver, bronze: Bronze) -> None:
 
 def bronze_number(bronze: Bronze) -> int:
     """63 bits of a hash of the table's id: what a Delta transaction can carry of it."""
+    # A transaction's version is a signed long (Delta protocol, "Transaction Identifiers"): 63 bits.
     digest = hashlib.sha256(str(bronze.table.metadata().id).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_mssql_cdc.lake.parquet import BATCH_BYTES, file_batches
 from airflow_provider_mssql_cdc.lake.silver.commits import decide
 from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates
 from airflow_provider_mssql_cdc.lake.silver.rows import KeySet, changed_files, named_keys
-from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.storage import BATCH_BYTES, TableLocation, TableStorage, file_batches
 from airflow_provider_mssql_cdc.planning.merge import Presence
 from tests.support.silver_world import Row, World, change, lsn, snapshot_row
 from tests.support.wide_merge import in_child
