@@ -376,7 +376,7 @@ def test_the_version_of_a_commit_is_its_own_though_others_came_before_it(tmp_pat
 def test_transactions_that_delta_would_take_without_a_word_are_refused(
     tmp_path: Path, transactions: list[Transaction]
 ) -> None:
-    with pytest.raises(ValueError, match="app id twice, or a negative"):
+    with pytest.raises(ValueError, match="app ids must be distinct"):
         new_bronze(tmp_path).commit([], transactions=transactions, event="bootstrap", user_metadata={})
 
 
