@@ -145,7 +145,7 @@ class StoredWorld:
             tables={"dbo.parts": {"rows_per_range": 2}},
         )
         with DAG(dag_id="pipeline", schedule=None) as dag:
-            mssql_cdc_pipeline(group_id="erp", database=database, max_failed_tables=1)
+            mssql_cdc_pipeline(group_id="erp", database=database, max_failed_tables=1, follow_tasks=1)
         dag_run = run(dag)
         for task, index in (("plan", -1), ("read", 0), ("read", 2), ("complete", 0), ("report", -1)):
             self.xcoms.setdefault(f"erp.{task}", []).append(returned(dag_run, f"erp.{task}", index))
