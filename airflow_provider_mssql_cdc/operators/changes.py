@@ -53,7 +53,8 @@ class MssqlCdcChangesOperator(MssqlCdcOperator):
         a later window fails. None lets the package choose.
     :param new_columns: ``"null"`` adds columns that bronze does not have, NULL in existing rows; None fails
         and names the options. (templated)
-    :param quiet_seconds: seconds after which the position of a table without changes moves.
+    :param quiet_seconds: seconds after which the position of a table without changes moves; earlier where
+        they are more than a quarter of the time that changes are retained.
     :param wait_seconds: seconds that capture may take to pass the end of the data interval.
     :param poll_seconds: seconds between two checks of capture.
     :param deferrable: False waits on the worker.

@@ -129,7 +129,7 @@ RULES = (
     ),
     Rule(
         SourceObjectMissing,
-        "Check the names against the catalog; if it was there before, somebody dropped or renamed it",
+        "Check the names against the catalog; if it existed before, it was dropped or renamed",
         _numbers(207, 208, 2812, 4121, 15009, 15151, 15250, 911, 2706, 22901, 22985),
         ("42S02", "42S22"),
         r"invalid object name|invalid column name|could not find stored procedure",
@@ -191,7 +191,7 @@ UNKNOWN = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a driver said: the server's error number, the SQLSTATE and the text, as far as it told."""
+    """What a driver said: the server's error number, the SQLSTATE and the text; None where it gave none."""
 
     number: int | None = None
     sqlstate: str | None = None
@@ -223,7 +223,7 @@ _PASSES = re.compile(
     r"|retry (later|the (request|query|statement|operation|connection|transaction))",
     re.IGNORECASE,
 )
-"""The server's own words for what passes by itself, where the number is not in the table."""
+"""The server's own words for temporary errors, for numbers that are not in the table."""
 
 
 def rule_for(reported: Reported) -> Rule:

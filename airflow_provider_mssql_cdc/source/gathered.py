@@ -1,4 +1,4 @@
-"""What the catalog and the CDC procedures answer about tables: one round trip for many of them."""
+"""Ask the catalog and the CDC procedures about tables: one round trip for many of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ AHEAD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """What the user calls a source: a capture instance and, where its name does not tell, (schema, table)."""
+    """Name a source as the user does: a capture instance and, where that is ambiguous, (schema, table)."""
 
     capture_instance: str
     source: tuple[str, str] | None = None
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """The table that the user names, else those that ``<schema>_<table>``, the default name, may mean."""
+        """Yield the table that the user names, else those that ``<schema>_<table>`` may mean."""
         if self.source is not None:
             yield self.source
             return
@@ -50,13 +50,13 @@ class SourceName:
 
     @property
     def likely(self) -> tuple[str, str] | None:
-        """The first of :meth:`pairs`."""
+        """Return the first of :meth:`pairs`."""
         return next(self.pairs(), None)
 
 
 @dataclass(frozen=True, slots=True)
 class TableAnswers:
-    """What is asked about one table, by its name or its object id."""
+    """Hold the answers about one table, asked by its name or its object id."""
 
     table: Answer
     recorded: Answer
@@ -69,7 +69,7 @@ class TableAnswers:
 
     @staticmethod
     def questions(capture_instance: str, pair: tuple[str, str], table: TableRef) -> list[Statement]:
-        """In the order of the fields.
+        """Return the questions, in the order of the fields.
 
         :param pair: (schema, table) as the server spells them, or as the user does.
         """
@@ -86,13 +86,13 @@ class TableAnswers:
 
     @classmethod
     def of_instance(cls, session: SourceSession, instance: CaptureInstance) -> TableAnswers:
-        """Asked by the object id that the instance has; one round trip."""
+        """Ask by the object id that the instance has; one round trip."""
         pair = instance.source_schema, instance.source_table
         asked = cls.questions(instance.name, pair, instance.source_object_id)
         return cls(*session.answers(asked, doing=ASKING))
 
     def are_of(self, instance: CaptureInstance) -> bool:
-        """Whether what was asked by name is about the instance's table, whatever was renamed meanwhile."""
+        """Return whether answers by name are about the instance's table; it may have been renamed."""
         found = (self.table, self.columns, self.indexes)
         if not self.table.found or any(answer.error is not None for answer in found):
             return False
@@ -102,7 +102,7 @@ class TableAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The answers about one source, and about its database.
+    """Hold the answers about one source, and about its database.
 
     :param listed: the capture instances of the likely table; all of the database where none is likely.
     :param about: what the catalog says of the likely table; None where none is likely.
@@ -165,7 +165,7 @@ def gather_ahead(session: SourceSession, names: Sequence[SourceName]) -> None:
 
 
 def gathered(session: SourceSession, name: SourceName) -> Gathered:
-    """What was asked ahead, else what is asked now."""
+    """Return the answers that were asked ahead, else ask now."""
     match session.remembered.pop(name, None):
         case (float(asked), Gathered() as found) if time.monotonic() - asked < AHEAD_SECONDS:
             return found

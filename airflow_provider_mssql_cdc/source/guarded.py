@@ -92,7 +92,7 @@ class GuardedConnection:
     def run(self, job: Callable[[], T], *, doing: str, patience: int) -> T:
         """Run a job on the connection's thread.
 
-        :param patience: seconds after which the driver should have given up by itself; 0 waits for ever.
+        :param patience: seconds after which the driver should have given up by itself; 0 is no limit.
         """
         future = self._submit(job)
         try:
@@ -139,7 +139,7 @@ class GuardedConnection:
             self._thread.wait_idle(CANCEL_SECONDS)
 
     def close(self) -> None:
-        """Give the connection back; again and again if you like. Never raises, never hangs."""
+        """Close the connection. Idempotent; never raises or blocks."""
         thread, connection = self._thread, self._connection
         if thread is not None and thread.busy:
             self.cancel()
@@ -217,7 +217,7 @@ class GuardedConnection:
 
 
 def _fill(queue: BatchQueue, connection: DriverConnection, stream: Stream) -> None:
-    """Runs on the driver's thread: from the server into the queue, until the end or nobody takes more."""
+    """Fill the queue on the driver's thread, until the rows end or the queue is closed."""
     batches = connection.batches(
         stream.statement, stream.schema, batch_rows=stream.batch_rows, table=stream.table
     )
@@ -242,7 +242,7 @@ def _limit(seconds: int) -> float | None:
 
 
 def _wait(future: Future[Any], seconds: float) -> bool:
-    """Whether the job is done by then; its outcome is left in it."""
+    """Return whether the job is done by then; its outcome stays in the future."""
     with contextlib.suppress(FutureTimeoutError):
         future.exception(seconds)
         return True

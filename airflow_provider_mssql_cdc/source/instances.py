@@ -19,7 +19,7 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 def visible_instances(
     session: SourceSession, source: tuple[str, str] | None = None
 ) -> tuple[CaptureInstance, ...]:
-    """What ``sys.sp_cdc_help_change_data_capture`` shows: only what this login may read, without an error.
+    """Ask ``sys.sp_cdc_help_change_data_capture``, which leaves out what this login may not read.
 
     :param source: (schema, table), for the instances of one table alone.
     """
@@ -28,7 +28,7 @@ def visible_instances(
 
 
 def choose_instance(found: Sequence[CaptureInstance], name: str) -> CaptureInstance | None:
-    """The instance with exactly this name, else the only one that is equal ignoring case.
+    """Return the instance with exactly this name, else the only one that is equal ignoring case.
 
     :raises ConfigurationError: a case-sensitive database has several.
     """
@@ -46,7 +46,7 @@ def choose_instance(found: Sequence[CaptureInstance], name: str) -> CaptureInsta
 def refreshed(
     session: SourceSession, instance: CaptureInstance, *, listed: Answer | None = None
 ) -> CaptureInstance:
-    """The same instance as it is now; its low endpoint moves.
+    """Ask for the same instance again; CDC cleanup moves its low endpoint.
 
     :param listed: the instances of its table, where they have just been asked for.
     :raises SourceObjectMissing: it is gone, or its change table is another one.
@@ -62,14 +62,14 @@ def refreshed(
         where = f"{instance.source_schema}.{instance.source_table}"
         raise SourceObjectMissing(
             f"capture instance {instance.name} of {where} is not the one that this run began with: CDC was "
-            "disabled on the table, or enabled anew, or this login may not see it any more. Changes between "
+            "disabled on the table, or enabled again, or this login may no longer see it. Changes between "
             "the two are not recorded anywhere: start a new run"
         )
     return same[0]
 
 
 def instance_of(row: dict[str, Any]) -> CaptureInstance:
-    """One row of the help procedure, read by column name."""
+    """Build the instance from one row of the help procedure."""
     return CaptureInstance(
         name=row["capture_instance"],
         source_schema=row["source_schema"],

@@ -1,4 +1,4 @@
-"""One open session for many jobs, one after the other: what a job calls ``connect``."""
+"""Keep one session open for many jobs, one after the other: what a job calls ``connect``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Connect = Callable[[], AbstractContextManager[SourceSession]]
 
 
 class KeptSession:
-    """Lends one session to a job at a time and keeps it open in between: ``run_changes(..., connect=kept)``.
+    """Lend one session to a job at a time and keep it open in between: ``run_changes(..., connect=kept)``.
 
-    A job that fails ends the session, and the next job gets a new one: what the failure left of the old one
-    (a transaction, an isolation level, half of an answer) is nobody else's. Within a job it is never
-    replaced: all answers of a job come from one server. Close it after the last job; it is a context manager.
+    A job that fails ends the session, and the next job gets a new one. Within a job it is never replaced:
+    all answers of a job come from one server. It is a context manager; close it after the last job.
 
     :param opens: makes a session that is not open yet, :meth:`~..hooks.mssql_cdc.MssqlCdcHook.session` for
         one; all tables of a kept session share its connection and its isolation.
@@ -31,7 +30,7 @@ class KeptSession:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[SourceSession]:
-        """The open session, for one job.
+        """Lend the open session to one job.
 
         :raises ConnectionBroken: :meth:`cancel` was called.
         :raises RuntimeError: another job has it.
@@ -42,6 +41,7 @@ class KeptSession:
         try:
             yield session.__enter__()
         except BaseException:
+            # The failure may have left a transaction, an isolation level or half of an answer behind.
             self.close()
             raise
         finally:
@@ -55,7 +55,7 @@ class KeptSession:
         return self._session
 
     def cancel(self) -> None:
-        """End what runs on the server, and lend nothing any more; from a signal handler or another thread."""
+        """End the running statement and lend no more sessions; callable from a signal handler or a thread."""
         self._cancelled = True
         if (session := self._session) is not None:
             session.cancel()

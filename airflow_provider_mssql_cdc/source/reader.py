@@ -152,7 +152,7 @@ QUEUE_BATCHES = 3
 
 
 class BatchQueue:
-    """Holds at most a few batches and a few MB; closing it wakes whoever waits at either end.
+    """Holds at most a few batches and a few MB; closing it wakes both ends.
 
     The condition's lock is reentrant: a signal handler may close the queue on a thread that is inside it.
     """
@@ -167,7 +167,7 @@ class BatchQueue:
         self._error: BaseException | None = None
 
     def put(self, batch: pa.RecordBatch) -> bool:
-        """Wait for room and add a batch; False when nobody wants any more."""
+        """Wait for room and add a batch; False when the reader has closed the queue."""
         size = batch.get_total_buffer_size()
         with self._changed:
             while self._is_full(size) and not self._closed:

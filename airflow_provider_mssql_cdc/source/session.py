@@ -1,8 +1,8 @@
 """One task's session: statements and streams over one connection that is never silently replaced.
 
-Every answer of a session comes from the same server and the same connection: who asks ``now()`` and then
-reads has to be sure of that. So a broken connection ends the session, and the task's next attempt starts
-with a new one.
+Every answer of a session comes from the same server and the same connection: a read that asks ``now()``
+first rests on that. So a broken connection ends the session, and the task's next attempt starts with a new
+one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MODULES = {"mssql-python": "mssql_python", "pymssql": "pymssql"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement was answered with: its rows, or the error that it ends with.
+    """Hold the answer to a statement: its rows, or the error that it ends with.
 
     :param asked: the statement, and ``doing`` why, for the message of an answer that lacks its row.
     """
@@ -139,7 +139,7 @@ class SourceSession:
         self.close()
 
     def open(self) -> None:
-        """Connect and set the session up; nothing when it is open.
+        """Connect and set the session up, unless it is open.
 
         :raises ConnectionBroken: no answer within the login timeout.
         :raises LoginFailed: wrong login, password or database.
@@ -173,7 +173,7 @@ class SourceSession:
     def answers(
         self, statements: Sequence[Statement], *, doing: str = "asking the server"
     ) -> tuple[Answer, ...]:
-        """Several answers in one round trip, in the order of the questions; each as if it was asked alone.
+        """Ask several questions in one round trip, in their order; each is answered as if it was asked alone.
 
         An error may end the whole batch, so where one fails the halves are asked again, down to the
         statement that fails; it stands alone from then on. For questions that may be asked twice, outside of
@@ -264,17 +264,17 @@ class SourceSession:
         self._guarded.cancel()
 
     def close(self) -> None:
-        """Give the connection back; again and again if you like. Never raises, never hangs."""
+        """Close the connection. Idempotent; never raises or blocks."""
         self._guarded.close()
 
     def _set_up(self) -> None:
-        """The user's own settings first, then all that the reads rest on, and what the server made of it."""
+        """Run the user's own settings, then those that the reads rest on, and look at the result."""
         for text in self.settings.conn_properties:
             self.execute(Statement(text.replace("%", "%%")), doing="running conn_properties")
         self._state = state_session(self)
 
     def _why_no_login(self, exc: LoginFailed) -> MssqlCdcError:
-        """Error 4060 is said of a database that is not there, not allowed, or not open yet: ask elsewhere."""
+        """Tell the reasons of error 4060 apart: the database is missing, not allowed, or not open yet."""
         if not self.settings.database:
             return exc
         elsewhere = GuardedConnection(self._driver, replace(self.settings, database=""))

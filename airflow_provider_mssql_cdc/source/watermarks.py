@@ -45,7 +45,7 @@ class RetentionStatus:
 
 
 def now(session: SourceSession, instance: CaptureInstance) -> Lsn:
-    """The larger of max_lsn and the instance's start_lsn minus one: S, every stamp, and the server's end.
+    """Return the larger of max_lsn and the instance's start_lsn minus one: S, and every stamp.
 
     On a quiet database max_lsn stays below a new instance's start for some minutes, and is NULL on one
     that never captured.
@@ -65,7 +65,7 @@ def _now_of(session: SourceSession, instance: CaptureInstance, max_lsn: str | No
 
 
 def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
-    """The larger of fn_cdc_get_min_lsn and start_lsn: the lowest LSN from which changes are kept.
+    """Return the larger of fn_cdc_get_min_lsn and start_lsn: the lowest LSN whose changes are retained.
 
     :raises NotReadyYet: neither is known, which is no proof of a gap.
     :raises SourceObjectMissing: the instance is gone.
@@ -75,7 +75,7 @@ def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a server is with respect to an LSN: ``now()``, ``low()``, and when the LSN was committed."""
+    """Hold a server's ``now()`` and ``low()``, and the commit time of an LSN."""
 
     reached: Lsn
     low: Lsn
@@ -190,7 +190,7 @@ def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime 
 def repeated_hour(session: SourceSession, near: datetime) -> RepeatedHour:
     """What of the clock repeats in the two hours after an instant, and where its second pass begins.
 
-    Decided from the whole mapping, so that a commit's time is the same whoever asks. As long as no entry
+    Decided from the whole mapping, so that a commit has one time in every task. As long as no entry
     tells the passes apart, and for a login that may not see them, ``second`` is None: times are then read
     as of the first pass, never later than they were.
     """
@@ -247,7 +247,7 @@ def newest_of(session: SourceSession, answer: Answer) -> tuple[datetime | None, 
 
 
 def stamp_of(session: SourceSession, answer: Answer) -> CommitStamp | None:
-    """The one entry of ``cdc.lsn_time_mapping`` that an answer holds; None where there is none to be seen."""
+    """Return the entry of ``cdc.lsn_time_mapping`` in an answer; None when it is empty or not visible."""
     if isinstance(answer.error, (PermissionDenied, SourceObjectMissing)) or not answer.rows:
         return None
     lsn = Lsn.parse(answer.row["lsn"])
@@ -265,12 +265,12 @@ def zone_of(session: SourceSession) -> cdc.ServerZone:
 
 
 def asks_zone(session: SourceSession) -> bool:
-    """Whether the zone has to be asked for yet, :func:`~..tsql.cdc.server_zone`."""
+    """Return whether :func:`~..tsql.cdc.server_zone` still has to be asked."""
     return _ZONE not in session.remembered and session.knows_zone is not False
 
 
 def keep_zone(session: SourceSession, answer: Answer) -> None:
-    """Remember the answer to :func:`~..tsql.cdc.server_zone`; an error is that of a server without one."""
+    """Remember the answer to :func:`~..tsql.cdc.server_zone`; servers before 2022 answer error 195."""
     row = answer.optional
     session.remembered[_ZONE] = cdc.ServerZone(None if row is None else row["zone"])
 
@@ -366,7 +366,7 @@ def how_far(session: SourceSession) -> str:
 def capture_trouble(
     session: SourceSession, *, stale_seconds: float = STALE_SECONDS, told: Answer | None = None
 ) -> CaptureTrouble | None:
-    """What is wrong with capture as far as this login can tell; None when it works.
+    """Describe what is wrong with capture, as this login sees it; None when it works.
 
     :param told: the answer to :func:`~..tsql.cdc.newest_mapping`, where that was asked already.
     """

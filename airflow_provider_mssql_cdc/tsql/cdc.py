@@ -223,7 +223,7 @@ def change_rows(
     """Change rows with a commit LSN in ``(after, until]``, in commit order.
 
     Read from the change table itself, which has the command id and does not fail on a purged range:
-    whoever reads checks the low watermark before and after. ``_start_lsn`` and ``_seqval`` are binary(10),
+    the caller checks the low watermark before and after. ``_start_lsn`` and ``_seqval`` are binary(10),
     then ``_operation``, ``_command_id`` (NULL on builds without it) and the columns under the lake's names.
     """
     # Bytes, not text: printing two LSNs per row costs the server more than reading it, and 24 bytes.

@@ -205,7 +205,7 @@ def _check(columns: Sequence[Column]) -> None:
 def _lower_chain(edge: _Edge, first: int, *, inclusive: bool, prefix: int = 0) -> Iterator[list[Term]]:
     """Keys at or above the bound whose columns before ``first`` are the bound's, longest prefix first.
 
-    :param prefix: columns before this one are left to somebody else.
+    :param prefix: columns before this one are compared elsewhere.
     """
     last = len(edge.columns) - 1
     for index in range(last, first - 1, -1):

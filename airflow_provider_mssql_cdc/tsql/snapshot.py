@@ -222,7 +222,7 @@ def _units(sql_type: SqlType) -> int:
 
 
 def _whole(column: str, read: str, *, wide: str, limit: SqlType | None) -> str:
-    """A cast that fails (error 245) where CAST would cut the value without a word.
+    """Return a cast that fails (error 245) where CAST would cut the value silently.
 
     The failing branch depends on the column, so that no optimizer evaluates it beforehand.
     """
