@@ -93,7 +93,7 @@ def _rounded_up(text: str) -> str | None:
 
 
 def _bounds(told: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
-    """Smallest and largest value; None when a row group does not tell, or all values are NULL."""
+    """Smallest and largest value; None when a row group lacks them, or all values are NULL."""
     filled = [statistics for statistics in told if statistics.num_values > 0]
     if not filled or not all(statistics.has_min_max for statistics in filled):
         return None
@@ -209,7 +209,7 @@ def _footer_if_whole(storage: TableStorage, file: StagedFile) -> pq.FileMetaData
 def _action(
     file: StagedFile, footer: pq.FileMetaData, *, staged_at: int, statistics_columns: Sequence[str]
 ) -> AddAction:
-    """What the log says of a file; its statistics come from its footer.
+    """Build the log's entry of a file; its statistics come from its footer.
 
     :param staged_at: milliseconds since 1970.
     """

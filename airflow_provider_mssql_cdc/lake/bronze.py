@@ -297,7 +297,7 @@ def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...
 
 
 def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
-    """Rows that no transaction speaks of: a copy of the files, or rows that another tool wrote.
+    """Refuse rows without a position: a copy of the files, or rows that another tool wrote.
 
     :raises StateDamaged: with the remedy.
     """

@@ -241,7 +241,7 @@ class StagedWindow:
 
     :param files: may be none, for a window without changes.
     :param batch: the number that the rows carry, and that their commit has to get.
-    :param user_metadata: what the commit says of itself in the log.
+    :param user_metadata: what the commit records in the log.
     """
 
     window: Window

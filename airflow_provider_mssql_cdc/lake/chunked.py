@@ -59,7 +59,7 @@ class Opened:
 def open_snapshot(
     bronze: Bronze, header: SnapshotHeader, *, resnapshot: bool = False, gap_position: Lsn | None = None
 ) -> Opened | ResumeLoad | AlreadyStored:
-    """Record S in bronze, and start or re-base coverage at it; or say which snapshot is there already.
+    """Record S in bronze, and start or re-base coverage at it; or return which snapshot is there already.
 
     Leaves the handle on the newest version.
 

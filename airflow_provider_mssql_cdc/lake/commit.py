@@ -147,7 +147,7 @@ def commit_snapshot(
 
 
 def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
-    """On a quiet database two snapshots may record the same S; rows are told apart by nothing else.
+    """Refuse an S that two snapshots have recorded, as happens on a quiet database: S alone separates rows.
 
     :raises Superseded: a chunked snapshot was opened at S, so waves may have rows of the same keys.
     """

@@ -217,7 +217,7 @@ class LakeTable(ABC):
         Reloads the handle in any try but the first.
 
         :param events: what the commits were, as the facts call them.
-        :param counted: entries of ``userMetadata``, one of which says that there were rows.
+        :param counted: entries of ``userMetadata``, one of which counts rows.
         """
         return attempt.try_number > 1 and run_has_committed(
             self.reload().table, attempt.run_id, events=events, counted=counted

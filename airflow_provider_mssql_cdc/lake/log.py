@@ -56,7 +56,7 @@ class RestoreBelow:
     """A RESTORE that took rows of ours back.
 
     :param version: the RESTORE's own.
-    :param ours: this package's last commit; None where the log no longer tells.
+    :param ours: this package's last commit; None where the log no longer holds it.
     """
 
     version: int
@@ -90,7 +90,7 @@ def run_has_committed(
     """Whether an Airflow run has put rows into this table, in any of its tries that the log still holds.
 
     :param events: what the commits were, as the facts call them.
-    :param counted: entries of ``userMetadata``, one of which tells of rows.
+    :param counted: entries of ``userMetadata``, one of which counts rows.
     """
     wanted = set(events)
     for commit in table.history(_RUNS_COMMITS_SEARCHED):
@@ -118,7 +118,7 @@ def newest_of_ours(commits: Sequence[dict[str, Any]]) -> int | None:
 
 
 def restore_target(restore: dict[str, Any]) -> int | None:
-    """The version that a RESTORE went back to, None where its commit info does not say."""
+    """The version that a RESTORE went back to, None where its commit info lacks it."""
     version = (restore.get("operationParameters") or {}).get("version")
     return int(version) if version is not None and str(version).isdigit() else None
 

@@ -1,8 +1,8 @@
 """The plans table beside bronze: how a chunked snapshot is cut, stored once per S, bound by bound.
 
-One row says how the plan was begun, one row per bound where a chunk begins. A Delta transaction counts
+One row holds how the plan was begun, one row per bound where a chunk begins. A Delta transaction counts
 the rows of S, so that of two planners one writes and the other one finds that it was overtaken and goes
-on from what is stored. The last commit of a plan says how many chunks a wave has; nothing changes after.
+on from what is stored. The last commit of a plan records how many chunks a wave has; it is final.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
     """Remove those of these files that the log does not name; how many there were.
 
     The newest version decides: a commit that seemed to fail may have landed. Where the log cannot be read
-    nothing is removed, and a warning says so.
+    nothing is removed, and a warning is logged.
     """
     try:
         named = _named_by_the_log(location) if names else set()

@@ -231,7 +231,7 @@ class TableWriter:
         self._created: list[str] = []
 
     def write(self, table: pa.Table, captured: pa.Table) -> None:
-        """One row group as it is to be stored; ``captured`` tells which columns repeat themselves."""
+        """One row group as it is to be stored; ``captured`` shows which columns repeat values."""
         if self._repeating is None:
             own = [name for name in METADATA_NAMES if name in table.column_names]
             repeating = _repeating_columns(captured)

@@ -259,7 +259,7 @@ def _together(groups: Sequence[int], sizes: Mapping[int, tuple[int, int]], *, ro
 
 
 def group_bounds(footer: pq.FileMetaData, names: list[str]) -> Iterator[dict[str, tuple[Any, Any]]]:
-    """For each row group the smallest and largest value of these columns, where the footer tells them."""
+    """For each row group the smallest and largest value of these columns, where the footer has them."""
     positions = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)

@@ -1,4 +1,4 @@
-"""What bronze's commits say of snapshots and changes."""
+"""What bronze's log and rows record of snapshots and changes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _CHANGE_EVENTS: tuple[Event, ...] = ("changes", "repair")
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """A commit of changes as the log and the rows tell of it."""
+    """A commit of changes, as the log describes it."""
 
     event: Event
     window: Window
@@ -126,7 +126,7 @@ def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
     """The largest LSN at or below the position of any file that holds changes; by statistics, no row is read.
 
     Where an OPTIMIZE has put snapshot rows into the same file it may be theirs. A file that reaches above
-    the position, as rows of a chunked snapshot may, and one without statistics say nothing.
+    the position, as rows of a chunked snapshot may, and one without statistics are left out.
     """
     files = stored_files(bronze.table, ("_start_lsn", "_snapshot"))
     highs = [

@@ -30,7 +30,7 @@ def decide(
     """For each key whether it is there after all of its commits; AS_BEFORE when each of them leaves it open.
 
     :param scan: gives the rows of other keys too.
-    :param compared: columns by which two images are told apart.
+    :param compared: columns by which two images are compared.
     """
     try:
         return _decide(keys, scan, compared=compared, collected_bytes=collected_bytes)
@@ -93,7 +93,7 @@ class _Commits:
             self._reduce()
 
     def verdicts(self) -> Iterator[tuple[int, Presence]]:
-        """What each commit says of each key, in the order of keys and commits."""
+        """What each commit does to each key, in the order of keys and commits."""
         self._reduce()
         if not self._different:
             return

@@ -106,7 +106,7 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
 
     Without such rows the position alone is moved, and no row is read.
 
-    :raises LogForgotten: bronze no longer tells what came since, or what a key is; rebuild.
+    :raises LogForgotten: bronze no longer shows what came since, or what a key is; rebuild.
     :raises SilverMoved: another merge was first.
     """
     silver, bronze = request.silver, request.bronze
@@ -154,7 +154,7 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
 def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
     """Report keys that stand in several rows of the snapshot and that no change names.
 
-    Before the horizon changes may still tell that such a key passed from row to row while it was read.
+    Before the horizon, later changes may still show that such a key passed from row to row during the read.
 
     :raises StateDamaged: changes have passed the horizon.
     """

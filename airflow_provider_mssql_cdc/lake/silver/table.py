@@ -114,7 +114,7 @@ class Silver(LakeTable):
 
     @property
     def damage(self) -> str | None:
-        """Why silver's rows are not what its position says; looks for each file that the log names."""
+        """Why silver's rows do not match its position; looks for each file that the log names."""
         return self._restored or self._missing_files()
 
     def _missing_files(self) -> str | None:
