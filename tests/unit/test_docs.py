@@ -97,3 +97,21 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
     missing = [f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / file).read_text()]
     assert missing == []
     assert named
+
+
+WALKS = re.findall(
+    r"^\| .+ \| `([\w/]+\.py)` \| `([\w.]+)` \|$", (ROOT / "docs/walks.md").read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("file", "function"), WALKS, ids=lambda text: text.rpartition("/")[2])
+def test_a_step_of_a_walk_is_a_function_of_that_file(file: str, function: str) -> None:
+    tree: ast.AST = ast.parse((ROOT / "airflow_provider_mssql_cdc" / file).read_text())
+    for name in function.split("."):
+        found = [
+            node
+            for node in ast.iter_child_nodes(tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        ]
+        assert found, f"{name} is not in {file}"
+        tree = found[0]

@@ -59,6 +59,12 @@ get_provider_info()
 assert "airflow" not in sys.modules, "read in every Airflow process, before Airflow itself"
 """
 
+THE_PLUGIN = """
+from airflow_provider_mssql_cdc.ui.plugin import MssqlCdcPlugin
+MssqlCdcPlugin()
+assert "airflow_provider_mssql_cdc.ui.app" not in sys.modules, "made when the API server asks for it"
+"""
+
 THE_PYTEST_PLUGIN = """
 import airflow_provider_mssql_cdc.embedded.pytest_plugin
 assert "airflow" not in sys.modules, "loaded by every pytest run of its users"
@@ -87,6 +93,7 @@ def run_fresh(code: str) -> list[str]:
         pytest.param(THE_NAMES, id="the public names"),
         pytest.param(THE_PROVIDER_INFO, id="the provider info"),
         pytest.param(THE_PYTEST_PLUGIN, id="the pytest plugin"),
+        pytest.param(THE_PLUGIN, id="the plugin that every Airflow process loads"),
     ],
 )
 def test_nothing_heavy_is_imported_by(code: str) -> None:
