@@ -27,7 +27,7 @@ class TableOptions:
     verify_counts: bool = False
     max_commits: int | None = None
     new_columns: str | None = None
-    quiet_seconds: int = 300
+    quiet_seconds: int = 3600
     wait_consistent: bool = False
 
     def problems(self) -> list[str]:
