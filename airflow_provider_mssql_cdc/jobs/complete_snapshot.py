@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan
-from airflow_provider_mssql_cdc.jobs.facts import snapshot_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.facts import completion_columns, completion_row, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.guards import (
     refuse_other_history,
     refuse_snapshot_ahead,
@@ -101,7 +101,7 @@ def complete_snapshot(
     if _is_settled(bronze, outcomes):
         committed = held_snapshot(bronze)
         log.info("%s: %s", bronze.location, committed.reason)
-        facts = snapshot_facts(committed, bronze=bronze)
+        facts = completion_row(bronze, committed)
     else:
         committed, facts = _commit(
             table, choose_plan(outcomes), bronze=bronze, attempt=attempt, connect=connect
@@ -156,7 +156,6 @@ def _commit(
             resnapshot=plan.resnapshot,
             gap_position=coverage.changes if coverage and is_proven_gap(coverage, found.low) else None,
         )
-        facts = snapshot_facts(
-            committed, bronze=bronze, source=source, session=session, plan=plan, lowest=found.low
-        )
-    return committed, facts
+        detail = {"plan": plan.plan.text, "ranges": len(plan.ranges), "files": len(plan.files)}
+        known = completion_columns(session, source, committed.snapshot, lowest=found.low, **detail)
+    return committed, completion_row(bronze, committed, **known)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_mssql_cdc.errors import IncompletePlan
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot
 from airflow_provider_mssql_cdc.jobs.facts import (
-    keys_of,
-    snapshot_facts,
-    with_server,
+    completion_columns,
+    completion_row,
     write_missing_chunk_facts,
     write_snapshot_facts,
 )
@@ -59,7 +58,7 @@ def complete_waves(
     if bronze.state.snapshot is not None and bronze.state.snapshot >= snapshot:
         committed = held_snapshot(bronze)
         log.info("%s: %s", bronze.location, committed.reason)
-        facts = snapshot_facts(committed, bronze=bronze)
+        facts = completion_row(bronze, committed)
     else:
         refuse_ended(bronze.state, snapshot)
         plan = _stored_plan(table, snapshot)
@@ -126,6 +125,5 @@ def _commit(
         refuse_lost_changes(session, instance, state=bronze.state, label=table.label)
         header = source.header(plan.snapshot, plan.start.commit_ts, attempt=attempt)
         committed = commit_completion(bronze.location, header, waves=plan.waves)
-        detail = {**keys_of(source), "chunks": plan.chunks, "waves": plan.waves}
-        row = snapshot_facts(committed, bronze=bronze)
-        return committed, with_server(row, source, session=session, detail=detail)
+        known = completion_columns(session, source, committed.snapshot, chunks=plan.chunks, waves=plan.waves)
+    return committed, completion_row(bronze, committed, **known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,18 +17,17 @@ from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
 from airflow_provider_mssql_cdc.lake.facts import absent_facts, has_facts, write_facts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import counts_of_batch, newest_change_commit
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.model.chunks import StoredPlan
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
-from airflow_provider_mssql_cdc.planning.snapshots import CompletePlan
 from airflow_provider_mssql_cdc.source.watermarks import commit_time, retention_status
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.jobs.change_source import WindowRows
-    from airflow_provider_mssql_cdc.planning.ranges import RangePlan
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 
@@ -72,88 +71,74 @@ def facts_url(table: MssqlCdcTable, attempt: Attempt) -> str | None:
     return table.facts_url.format_map({name: quote(value, safe="") for name, value in names.items()})
 
 
-def snapshot_facts(
-    committed: SnapshotCommit,
-    *,
-    bronze: Bronze,
-    source: LoadableTable | None = None,
-    session: SourceSession | None = None,
-    plan: CompletePlan | None = None,
-    lowest: Lsn | None = None,
-) -> FactsRow:
-    """What is known of a finished snapshot; without a session only what bronze itself still tells.
+def snapshot_row(bronze: Bronze, event: Event, snapshot: Lsn, **columns: Any) -> FactsRow:
+    """Build a row of one snapshot of one bronze table."""
+    return FactsRow(
+        event=event, target=bronze.location.uri, source=bronze.identity.label, snapshot=snapshot, **columns
+    )
+
+
+def reader_columns(session: SourceSession, instance: CaptureInstance) -> dict[str, Any]:
+    """Return the columns that say how a session read: capture instance, isolation level and driver."""
+    return {
+        "capture_instance": instance.name,
+        "isolation": session.isolation or "read committed",
+        "driver": session.driver,
+    }
+
+
+def retention_columns(
+    session: SourceSession, instance: CaptureInstance, *, position: Lsn, lowest: Lsn | None = None
+) -> dict[str, Any]:
+    """Return the columns that say how far cleanup and capture are, asked now.
 
     :param lowest: the low watermark, where this session has just asked for it.
     """
-    row = FactsRow(
-        event=committed.event,
-        target=bronze.location.uri,
-        source=source_of(bronze),
-        snapshot=committed.snapshot,
+    retention = retention_status(session, instance, position=position, lowest=lowest)
+    return {
+        "retention_watermark_ts": retention.watermark_ts,
+        "retention_headroom_hours": retention.headroom_hours,
+        "source_max_commit_ts": retention.newest_commit_ts,
+        "capture_lag_seconds": retention.capture_lag_seconds,
+    }
+
+
+def completion_row(bronze: Bronze, committed: SnapshotCommit, **columns: Any) -> FactsRow:
+    """Build the row of a complete snapshot; without ``columns`` from bronze alone."""
+    snapshot, commit_ts, horizon = committed.snapshot, committed.commit_ts, committed.horizon
+    return snapshot_row(
+        bronze,
+        committed.event,
+        snapshot,
         rows=committed.rows,
         deletes=0,
         inserts=0,
         updates=0,
-        min_lsn=committed.snapshot,
-        min_commit_ts=committed.commit_ts,
-        max_lsn=committed.snapshot,
-        max_commit_ts=committed.commit_ts,
-        end_lsn=committed.snapshot,
-        end_commit_ts=committed.commit_ts,
-        consistent_after=committed.horizon.consistent_after() if committed.horizon else None,
+        min_lsn=snapshot,
+        min_commit_ts=commit_ts,
+        max_lsn=snapshot,
+        max_commit_ts=commit_ts,
+        end_lsn=snapshot,
+        end_commit_ts=commit_ts,
+        consistent_after=horizon.consistent_after() if horizon else None,
+        **columns,
     )
-    if source is None or session is None or plan is None:
-        return row
-    detail = {**keys_of(source), "plan": plan.plan.text, "ranges": len(plan.ranges), "files": len(plan.files)}
-    return with_server(row, source, session=session, detail=detail, lowest=lowest)
 
 
-def with_server(
-    row: FactsRow,
-    source: LoadableTable,
-    *,
-    session: SourceSession,
-    detail: Mapping[str, Any],
-    lowest: Lsn | None = None,
-) -> FactsRow:
-    """The row with what the server tells of the snapshot now: retention, lag, who read."""
-    assert row.snapshot is not None
+def completion_columns(
+    session: SourceSession, source: LoadableTable, snapshot: Lsn, *, lowest: Lsn | None = None, **detail: Any
+) -> dict[str, Any]:
+    """Return what the attempt that made a snapshot complete knows beyond bronze.
+
+    :param lowest: the low watermark, where this session has just asked for it.
+    :param detail: beside the names of the key's columns.
+    """
     instance = source.description.instance
-    retention = retention_status(session, instance, position=row.snapshot, lowest=lowest)
-    return replace(
-        row,
-        capture_instance=instance.name,
-        isolation=session.isolation or "read committed",
-        driver=session.driver,
-        retention_watermark_ts=retention.watermark_ts,
-        retention_headroom_hours=retention.headroom_hours,
-        source_max_commit_ts=retention.newest_commit_ts,
-        capture_lag_seconds=retention.capture_lag_seconds,
-        detail=detail,
-    )
-
-
-def plan_facts(
-    bronze: Bronze, snapshot: Lsn, *, source: LoadableTable, session: SourceSession, ranges: RangePlan
-) -> FactsRow:
-    """What was planned: how the table is cut, and on what."""
-    instance = source.description.instance
-    return FactsRow(
-        event="snapshot_plan",
-        target=bronze.location.uri,
-        source=source_of(bronze),
-        capture_instance=instance.name,
-        snapshot=snapshot,
-        isolation=session.isolation or "read committed",
-        driver=session.driver,
-        detail={
-            **keys_of(source),
-            "ranges": len(ranges.ranges),
-            "method": ranges.method,
-            "reason": ranges.reason,
-            "notes": list(source.notes),
-        },
-    )
+    return {
+        **reader_columns(session, instance),
+        **retention_columns(session, instance, position=snapshot, lowest=lowest),
+        "detail": {**keys_of(source), **detail},
+    }
 
 
 def write_snapshot_facts(
@@ -173,13 +158,8 @@ def write_snapshot_facts(
     return write_signed(table, row, attempt=attempt, identifier=identifier, started_at=started_at)
 
 
-def source_of(bronze: Bronze) -> str:
-    """The source table, for people: connection, database, schema and table."""
-    return bronze.identity.label
-
-
 def keys_of(source: LoadableTable) -> dict[str, Any]:
-    """What was chosen; names of columns, never a key value."""
+    """Return the names of the key's columns and of those the table is cut on; never a key value."""
     return {
         "key": [column.name for column in source.keys.key or ()],
         "split_by": [column.name for column in source.split_columns],
@@ -189,49 +169,43 @@ def keys_of(source: LoadableTable) -> dict[str, Any]:
 log = logging.getLogger(__name__)
 
 
-def opening_facts(bronze: Bronze, snapshot: Lsn, **known: Any) -> FactsRow:
-    """S was opened; what the first attempt alone knew is in ``known``."""
-    return FactsRow(
-        event="snapshot_open",
-        target=bronze.location.uri,
-        source=source_of(bronze),
-        snapshot=snapshot,
-        min_lsn=snapshot,
-        max_lsn=snapshot,
-        end_lsn=snapshot,
-        **known,
+def opening_row(bronze: Bronze, snapshot: Lsn, **columns: Any) -> FactsRow:
+    """Build the row of a snapshot that was opened; ``columns`` are known to the first attempt alone."""
+    return snapshot_row(
+        bronze, "snapshot_open", snapshot, min_lsn=snapshot, max_lsn=snapshot, end_lsn=snapshot, **columns
     )
 
 
-def chunk_plan_facts(bronze: Bronze, plan: StoredPlan, **known: Any) -> FactsRow:
-    """How the table is cut: chunks and waves, by which method and why."""
+def chunk_plan_row(bronze: Bronze, plan: StoredPlan, **columns: Any) -> FactsRow:
+    """Build the row of a stored plan: how many chunks and waves, by which method and why."""
     start = plan.start
-    return FactsRow(
-        event="snapshot_plan",
-        target=bronze.location.uri,
-        source=source_of(bronze),
-        snapshot=plan.snapshot,
-        detail={
-            "chunks": plan.chunks,
-            "waves": plan.waves,
-            "chunks_per_wave": plan.chunks_per_wave,
-            "chunk_rows": start.chunk_rows,
-            "rows_estimated": start.rows_estimated,
-            "method": start.method,
-            "reason": start.reason,
-        },
-        **known,
-    )
+    detail = {
+        "chunks": plan.chunks,
+        "waves": plan.waves,
+        "chunks_per_wave": plan.chunks_per_wave,
+        "chunk_rows": start.chunk_rows,
+        "rows_estimated": start.rows_estimated,
+        "method": start.method,
+        "reason": start.reason,
+    }
+    return snapshot_row(bronze, "snapshot_plan", plan.snapshot, detail=detail, **columns)
 
 
-def wave_facts(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **known: Any) -> FactsRow:
-    """A wave that bronze holds; without ``known`` what bronze itself still tells."""
+def wave_row(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **columns: Any) -> FactsRow:
+    """Build the row of a wave that bronze holds; without ``columns`` from bronze alone."""
     chunks = [chunk.index for chunk in plan.chunks_of(landed.wave)]
-    row = FactsRow(
-        event="snapshot_wave",
-        target=bronze.location.uri,
-        source=source_of(bronze),
-        snapshot=plan.snapshot,
+    if not columns:
+        stamps = stamps_of(bronze, plan.snapshot, first_chunk=chunks[0], last_chunk=chunks[-1])
+        columns = {
+            "min_lsn": stamps.low,
+            "max_lsn": stamps.high,
+            "end_lsn": stamps.high,
+            "end_commit_ts": stamps.commit_ts,
+        }
+    return snapshot_row(
+        bronze,
+        "snapshot_wave",
+        plan.snapshot,
         rows=landed.rows,
         deletes=0,
         inserts=0,
@@ -244,12 +218,7 @@ def wave_facts(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **known: An
             "chunks": len(chunks),
             "chunks_total": plan.chunks,
         },
-    )
-    if known:
-        return replace(row, **known)
-    stamps = stamps_of(bronze, plan.snapshot, first_chunk=chunks[0], last_chunk=chunks[-1])
-    return replace(
-        row, min_lsn=stamps.low, max_lsn=stamps.high, end_lsn=stamps.high, end_commit_ts=stamps.commit_ts
+        **columns,
     )
 
 
@@ -265,13 +234,13 @@ def write_missing_chunk_facts(
     target, snapshot = bronze.location.uri, plan.snapshot
     waves = {facts_identifier(target, "snapshot_wave", snapshot, wave.wave): wave for wave in landed}
     rows = {
-        facts_identifier(target, "snapshot_open", snapshot): lambda: opening_facts(bronze, snapshot),
-        facts_identifier(target, "snapshot_plan", snapshot): lambda: chunk_plan_facts(bronze, plan),
+        facts_identifier(target, "snapshot_open", snapshot): lambda: opening_row(bronze, snapshot),
+        facts_identifier(target, "snapshot_plan", snapshot): lambda: chunk_plan_row(bronze, plan),
     }
     absent = absent_facts(TableLocation.facts_of(table), [*rows, *waves])
     for identifier in absent:
         wave = waves.get(identifier)
-        row = rows[identifier]() if wave is None else wave_facts(bronze, plan, wave)
+        row = rows[identifier]() if wave is None else wave_row(bronze, plan, wave)
         number = None if wave is None else wave.wave
         write_snapshot_facts(table, row, attempt=attempt, started_at=None, wave=number)
     if absent:
@@ -296,7 +265,6 @@ def write_window_facts(
     run: ChangesRun, rows: WindowRows, *, event: Event, replaced: int | None = None
 ) -> None:
     """The row of one commit of changes."""
-    retention = retention_status(run.session, run.source.instance, position=run.position)
     ends = {lsn: commit_time(run.session, lsn) for lsn in (rows.counts.min_lsn, rows.counts.max_lsn) if lsn}
     row = FactsRow(
         event=event,
@@ -315,10 +283,7 @@ def write_window_facts(
         end_commit_ts=rows.until.time if rows.until else None,
         read_seconds=rows.read_seconds,
         read_mb=rows.read_mb,
-        retention_watermark_ts=retention.watermark_ts,
-        retention_headroom_hours=retention.headroom_hours,
-        source_max_commit_ts=retention.newest_commit_ts,
-        capture_lag_seconds=retention.capture_lag_seconds,
+        **retention_columns(run.session, run.source.instance, position=run.position),
         detail={
             "after": rows.window.after.text,
             "notes": list(run.notes),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.jobs.facts import (
-    chunk_plan_facts,
-    opening_facts,
+    chunk_plan_row,
+    opening_row,
+    reader_columns,
     write_missing_chunk_facts,
     write_snapshot_facts,
 )
@@ -233,12 +234,7 @@ def plan_chunks(
         if isinstance(plan, Skipped):
             return plan
         on_step("planned")
-        known = {
-            "capture_instance": instance.name,
-            "isolation": session.isolation or "read committed",
-            "driver": session.driver,
-        }
-        row = chunk_plan_facts(bronze, plan, **known)
+        row = chunk_plan_row(bronze, plan, **reader_columns(session, instance))
         write_snapshot_facts(table, row, attempt=request.attempt, started_at=started_at)
     waves = _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
     if stop.after is not None and datetime.now(UTC) >= stop.after:
@@ -297,7 +293,7 @@ def _open_or_go_on(
     opened = _open(session, source, bronze, request=request, snapshot=snapshot)
     if isinstance(opened, Opened):
         known = {"capture_instance": source.description.instance.name, "driver": session.driver}
-        row = opening_facts(bronze, snapshot, end_commit_ts=commit_time(session, snapshot), **known)
+        row = opening_row(bronze, snapshot, end_commit_ts=commit_time(session, snapshot), **known)
         write_snapshot_facts(request.table, row, attempt=request.attempt, started_at=started_at)
     return opened
 

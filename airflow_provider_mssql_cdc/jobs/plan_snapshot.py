@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_mssql_cdc.errors import NotReadyYet
-from airflow_provider_mssql_cdc.jobs.facts import plan_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.facts import keys_of, reader_columns, snapshot_row, write_snapshot_facts
 from airflow_provider_mssql_cdc.jobs.guards import refuse_other_history
 from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable, decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import (
@@ -21,6 +21,7 @@ from airflow_provider_mssql_cdc.lake.bronze import (
     problems_with,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
+from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, PlannedRange
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
@@ -116,7 +117,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRang
                 max_ranges=request.max_ranges,
                 max_seeks=request.max_seeks,
             )
-        facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=ranges)
+        facts = _plan_row(bronze, snapshot, source=source, session=session, ranges=ranges)
     _log_plan(request, snapshot, ranges)
     write_snapshot_facts(table, facts, attempt=request.attempt, started_at=started_at)
     return _items(request, snapshot, source=source, ranges=ranges)
@@ -178,6 +179,20 @@ def _items(
         )
         for index, key_range in enumerate(ranges.ranges)
     ]
+
+
+def _plan_row(
+    bronze: Bronze, snapshot: Lsn, *, source: LoadableTable, session: SourceSession, ranges: RangePlan
+) -> FactsRow:
+    detail = {
+        **keys_of(source),
+        "ranges": len(ranges.ranges),
+        "method": ranges.method,
+        "reason": ranges.reason,
+        "notes": list(source.notes),
+    }
+    read_by = reader_columns(session, source.description.instance)
+    return snapshot_row(bronze, "snapshot_plan", snapshot, detail=detail, **read_by)
 
 
 def _log_plan(request: PlanRequest, snapshot: Lsn, ranges: RangePlan) -> None:

@@ -9,7 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import IncompletePlan, PermanentError, ReplicaBehind, SchemaDrift
-from airflow_provider_mssql_cdc.jobs.facts import wave_facts, write_missing_chunk_facts, write_snapshot_facts
+from airflow_provider_mssql_cdc.jobs.facts import (
+    reader_columns,
+    retention_columns,
+    wave_row,
+    write_missing_chunk_facts,
+    write_snapshot_facts,
+)
 from airflow_provider_mssql_cdc.jobs.guards import refuse_lost_changes, refuse_other_history
 from airflow_provider_mssql_cdc.jobs.plan_chunks import too_little_headroom
 from airflow_provider_mssql_cdc.jobs.read_range import ReadMeter, rows_of_range
@@ -26,7 +32,7 @@ from airflow_provider_mssql_cdc.model.chunks import PlannedWave, StoredPlan, Wav
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlanId, ReadHorizon, StagedFile
 from airflow_provider_mssql_cdc.planning.snapshots import refuse_ended
-from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now, retention_status
+from airflow_provider_mssql_cdc.source.watermarks import commit_time, horizon, now
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
@@ -153,7 +159,7 @@ def read_wave(
         landed, added = _commit(session, source, bronze, staged=staged, planned=planned, attempt=attempt)
         on_step("committed")
         known = _known(session, source, bronze, staged=staged) if added else {}
-    row = wave_facts(bronze, plan, landed, **known)
+    row = wave_row(bronze, plan, landed, **known)
     begun = started_at if added else None
     write_snapshot_facts(table, row, attempt=attempt, started_at=begun, wave=planned.wave)
     on_step("reported")
@@ -218,9 +224,9 @@ def _known(
     """What only the attempt that read it can tell of a wave."""
     instance, coverage = source.description.instance, bronze.state.coverage
     assert coverage is not None
-    retention = retention_status(session, instance, position=coverage.changes)
     return {
-        "capture_instance": instance.name,
+        **reader_columns(session, instance),
+        **retention_columns(session, instance, position=coverage.changes),
         "min_lsn": staged.stamp,
         "min_commit_ts": staged.commit_ts,
         "max_lsn": staged.stamp,
@@ -229,10 +235,4 @@ def _known(
         "end_commit_ts": staged.commit_ts,
         "read_seconds": staged.seconds,
         "read_mb": staged.megabytes,
-        "isolation": session.isolation or "read committed",
-        "driver": session.driver,
-        "retention_watermark_ts": retention.watermark_ts,
-        "retention_headroom_hours": retention.headroom_hours,
-        "source_max_commit_ts": retention.newest_commit_ts,
-        "capture_lag_seconds": retention.capture_lag_seconds,
     }

@@ -93,10 +93,10 @@ MUTANTS = (
     Mutant(
         "P4 S is recorded before the key is measured",
         "plan_snapshot",
-        "facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=ranges)",
+        "facts = _plan_row(bronze, snapshot, source=source, session=session, ranges=ranges)",
         """\
 snapshot = now(session, source.description.instance)
-facts = plan_facts(bronze, snapshot, source=source, session=session, ranges=ranges)
+facts = _plan_row(bronze, snapshot, source=source, session=session, ranges=ranges)
 """,
         f"{ORDER}::test_s_is_recorded_before_the_key_is_measured",
     ),
