@@ -47,7 +47,7 @@ def abandon(
     Coverage stays, so changes go on as they are; a complete snapshot stays what it is.
 
     :param snapshot: give up this S alone; when it was given up before, what is left of it is removed.
-    :param rows: delete what its waves have written, too. Rows that stay are used by nobody.
+    :param rows: delete what its waves have written, too. Rows that stay are never used.
     """
     bronze = open_bronze(TableLocation.bronze_of(table))
     given_up = None if bronze is None else _given_up(bronze, snapshot, run_id=attempt.run_id)

@@ -95,7 +95,7 @@ class ChangeSource:
 
     @property
     def siblings(self) -> tuple[CaptureInstance, ...]:
-        """The table's other capture instances, as far as this login sees them; asked once, when needed."""
+        """The table's other capture instances, that this login sees; asked once, when needed."""
         # No cached_property: before Python 3.12 one that waits for a server stops all threads that need it.
         if self._siblings is None:
             named = self.instance.source_schema, self.instance.source_table
@@ -104,7 +104,7 @@ class ChangeSource:
         return self._siblings
 
     def available(self, instance: CaptureInstance | None = None) -> InstanceChanges:
-        """What an instance can give at this moment: its low watermark is asked for anew."""
+        """What an instance can give at this moment: its low watermark is asked for again."""
         asked = instance or self.instance
         return InstanceChanges(asked, *low_and_captured(self.session, asked))
 
@@ -122,7 +122,7 @@ class ChangeSource:
     def still_there(self, instance: CaptureInstance) -> InstanceChanges:
         """The reach of an instance after a read: the same change table, and its low watermark now.
 
-        :raises NotReadyYet: the instance was dropped, or made anew, while it was read.
+        :raises NotReadyYet: the instance was dropped, or created again, while it was read.
         """
         try:
             return self.available(refreshed(self.session, instance))
@@ -131,7 +131,7 @@ class ChangeSource:
 
     def _gone(self, instance: CaptureInstance) -> NotReadyYet:
         return NotReadyYet(
-            f"{self.table.label}: capture instance {instance.name} was dropped or made anew while it was "
+            f"{self.table.label}: capture instance {instance.name} was dropped or created again while it was "
             "read; nothing of this window was committed. The next attempt sees what is there now"
         )
 
@@ -194,10 +194,10 @@ def mark_of(instance: CaptureInstance) -> InstanceMark:
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of a window as files that nobody sees yet.
+    """The rows of a window as files that no reader sees yet.
 
     :param window: what was read; it may end earlier than asked for.
-    :param until: the commit at its end with its time; None where that is no mapped commit.
+    :param until: the commit at its end with its time; None where that is not a mapped commit.
     """
 
     window: Window
@@ -262,7 +262,7 @@ class ChangesDone:
     :param after: where the position was, or the repaired window begins.
     :param until: where it is now, or the repaired window ends.
     :param windows: Delta commits.
-    :param until_ts: commit time of ``until`` (UTC), None where it is no mapped commit.
+    :param until_ts: commit time of ``until`` (UTC), None where it is not a mapped commit.
     :param notes: what a person should know, one sentence each.
     :param version: of bronze, when the run was over.
     :param committed: this Airflow run has put rows into bronze, in this try or an earlier one.

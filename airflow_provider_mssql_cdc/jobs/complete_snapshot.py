@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompletedSnapshot:
-    """What ``complete`` returns: the hand-over to whoever reads changes.
+    """What ``complete`` returns: what a reader of changes continues from.
 
     :param snapshot: S; changes continue above it.
-    :param commit_ts: S's commit time in UTC, None where S is no mapped commit.
+    :param commit_ts: S's commit time in UTC, None where S is not a mapped commit.
     :param version: a version of bronze that holds the snapshot.
     :param horizon: what the changes have to pass until the rebuilt state equals the source.
     :param bronze: canonical path or URI of the table that holds it.
@@ -120,7 +120,7 @@ def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:
     if any(outcome.done for outcome in outcomes):
         raise IncompletePlan(
             f"the plan found a complete snapshot in {bronze.location}, and there is none now: the table was "
-            "replaced meanwhile. Clear the plan task"
+            "replaced in the meantime. Clear the plan task"
         )
     return False
 

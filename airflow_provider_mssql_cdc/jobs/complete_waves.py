@@ -46,7 +46,7 @@ def complete_waves(
     connect: Connect,
     on_step: OnStep = unwatched,
 ) -> CompletedSnapshot | Skipped:
-    """Make the snapshot complete when bronze holds every wave of its plan and changes lead on from it.
+    """Make the snapshot complete when bronze holds every wave of its plan and changes continue from it.
 
     :param outcomes: of this run's waves: which snapshot it is, and whether the run mapped all that was left.
     :raises IncompletePlan: waves are missing although this run was to bring them; they are named.

@@ -165,7 +165,7 @@ def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
     bronze = open_bronze(location)
     if not request.start_now and (bronze is None or bronze.state.coverage is None):
         return Skipped(
-            f"{request.table.label}: there is no snapshot in {location} that changes could lead on from. Run "
+            f"{request.table.label}: there is no snapshot in {location} to continue from. Run "
             'mssql_cdc_bootstrap first, or start without rows that are there already: start="now"'
         )
     with connect() as session:
@@ -238,9 +238,10 @@ def _left(run: ChangesRun, decision: NothingToDo) -> Outcome:
 
 
 def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
-    """Extend coverage up to ``bound``, or as far as there is something to read, one commit per window.
+    """Extend coverage up to ``bound``, or to the newest readable LSN, one commit per window.
 
-    Another run that extends the same table meanwhile makes a window lose; this one then goes on from there.
+    Where another run extends the table at the same time, a window loses its commit and this run continues
+    from there.
     """
     first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
     while not rests(run, bound) and (reading := _next_reading(run, bound)) is not None:
@@ -277,14 +278,14 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
 def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
     """Who reads on from the position, seen now; None when there is nothing up to the bound.
 
-    :raises RetentionGap: nobody keeps what follows.
+    :raises RetentionGap: no capture instance retains the changes above the position.
     """
     configured, position = available_now(run), run.position
     others = () if configured.continues(position) else run.source.other_instances()
     reading = choose_reading(position, configured, others=others, bound=bound)
     if reading is None:
         refuse_gap(run, configured, position=position)
-        raise AssertionError("unreachable: an instance that keeps the position leads on from it")
+        raise AssertionError("unreachable: an instance that keeps the position continues from it")
     return reading if reading.until > position else None
 
 

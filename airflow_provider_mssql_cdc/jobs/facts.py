@@ -37,7 +37,7 @@ def write_signed(
     """Write the row with the attempt's name on it; False when a row of this identifier was there.
 
     :param started_at: of the work that the row tells of, which ends now; None leaves what the row says:
-        the work was another attempt's, or is timed by whoever made the row.
+        the work was another attempt's, or the caller timed it.
     """
     signed = replace(
         row,
@@ -230,7 +230,7 @@ def write_missing_chunk_facts(
     *,
     attempt: Attempt,
 ) -> int:
-    """Write again, from bronze and the plan, rows whose writer did not live to; how many."""
+    """Write again, from bronze and the plan, rows whose writer ended first; return how many."""
     target, snapshot = bronze.location.uri, plan.snapshot
     waves = {facts_identifier(target, "snapshot_wave", snapshot, wave.wave): wave for wave in landed}
     rows = {
@@ -295,7 +295,7 @@ def write_window_facts(
 
 
 def write_missing_facts(run: ChangesRun) -> bool:
-    """Write the row of the newest commit of changes again, when the run that committed it did not live to."""
+    """Write the row of the newest commit of changes again, when the run that committed it ended first."""
     batch = run.state.batch
     commit = newest_change_commit(run.bronze, batch) if batch else None
     if commit is None:

@@ -36,7 +36,7 @@ class FirstAnswers:
     """How the server stood when the run began, all of it from one session.
 
     :param position: that bronze had; the other answers are about what lies above it.
-    :param position_time: commit time of the position; None where it is no mapped commit.
+    :param position_time: commit time of the position; None where it is not a mapped commit.
     :param available: what the configured instance can give.
     :param is_quiet: it has no change in ``(position, available.captured]``, and none was purged from there.
     :param newest: the newest entry that capture wrote.
@@ -159,6 +159,6 @@ def stays(run: ChangesRun, until: CommitStamp | None) -> bool:
 
 
 def stamp_at(session: SourceSession, lsn: Lsn) -> CommitStamp | None:
-    """The LSN with its commit time; None where it is no mapped commit."""
+    """The LSN with its commit time; None where it is not a mapped commit."""
     time = commit_time(session, lsn)
     return None if time is None else CommitStamp(lsn, time)

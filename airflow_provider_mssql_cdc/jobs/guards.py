@@ -87,7 +87,7 @@ class HistoryQuestion:
 
 
 def history_question(session: SourceSession, instance: CaptureInstance, *, bronze: Bronze) -> HistoryQuestion:
-    """The question about a bronze that has coverage; whoever asks it does so outside any transaction."""
+    """The question about a bronze that has coverage; ask it outside any transaction."""
     coverage, newest = bronze.state.coverage, bronze.state.newest
     assert coverage is not None
     above = (newest,) if newest is not None and newest > coverage.changes else ()
@@ -221,9 +221,9 @@ def refuse_unretained(lowest: Lsn, *, position: Lsn, label: str) -> None:
     """
     if not is_retained(position, lowest):
         raise RetentionGap(
-            f"{label}: the snapshot's LSN {position} has left CDC's retention (the lowest change kept is "
-            f"at {lowest}), so no change can lead on from it. Nothing was committed. Start a new run; if "
-            "reading takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', "
+            f"{label}: CDC cleanup has already purged changes after the snapshot's LSN {position} (oldest "
+            f"retained: {lowest}); the snapshot cannot be continued. Nothing was committed. Start a new run; "
+            "if reading takes longer than retention, raise it (sys.sp_cdc_change_job @job_type = 'cleanup', "
             "@retention = minutes) or load in chunks"
         )
 
@@ -233,18 +233,18 @@ def refuse_lost_changes(
 ) -> None:
     """Fail when changes just above the position that bronze has reached have been purged.
 
-    What a chunked snapshot has loaded stays; changes that would lead on from it are gone.
+    What a chunked snapshot has loaded stays; changes that would continue from it are gone.
 
     :raises RetentionGap: with the position, the low watermark and the remedy.
     """
     lowest = low(session, instance)
     if state.coverage is not None and is_proven_gap(state.coverage, lowest):
         raise RetentionGap(
-            f"{label}: changes above {state.coverage.changes}, where the changes in bronze end, have left "
-            f"CDC's retention (the lowest one kept is at {lowest}), so nothing can lead on from it. Nothing "
-            "was committed, and nothing that was loaded is lost. Run the changes operator next to the load, "
-            "more often than retention; raise retention (sys.sp_cdc_change_job @job_type = 'cleanup', "
-            "@retention = minutes). The way on from here is a new snapshot: resnapshot=True"
+            f"{label}: CDC cleanup has already purged changes after {state.coverage.changes}, where the "
+            f"changes in bronze end (oldest retained: {lowest}); they cannot be continued. Nothing was "
+            "committed, and nothing that was loaded is lost. Take a new snapshot: resnapshot=True. Then run "
+            "the changes operator next to the load, more often than retention, or raise retention "
+            "(sys.sp_cdc_change_job @job_type = 'cleanup', @retention = minutes)"
         )
 
 
@@ -270,7 +270,7 @@ REMEDY = "mssql_cdc_bootstrap(resnapshot=True)"
 def refuse_gap(run: ChangesRun, available: InstanceChanges, *, position: Lsn) -> None:
     """Fail when changes just above the position have been purged, with a ``gap`` facts row.
 
-    :param available: of the instance that is to lead on, or has just been read, seen on this session now.
+    :param available: of the instance that is to continue, or has just been read, seen on this session now.
     :raises RetentionGap: with what was lost and the way back.
     """
     if available.continues(position):

@@ -23,7 +23,7 @@ _COMMITS_SEARCHED = 20
 
 
 def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -> None:
-    """One row for a commit that changed rows, or that built silver anew; none for a position that moved."""
+    """One row for a commit that changed rows, or that rebuilt silver; none for a position that moved."""
     counts, position = merged.counts, merged.position
     if not (counts.files_added or counts.files_removed or merged.rebuilt):
         return
@@ -55,7 +55,7 @@ def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -
 
 
 def write_missing_facts(order: MergeOrder, silver: Silver) -> None:
-    """The row of silver's newest merge, when the run that committed it did not live to write it."""
+    """The row of silver's newest merge, when the run that committed it ended before writing it."""
     said = _newest_merge(silver)
     if said is None or not (said["files_added"] or said["files_removed"] or said["rebuilt"]):
         return

@@ -1,4 +1,4 @@
-"""Keep silver from bronze: skip, wait, merge what is new, or build it anew."""
+"""Keep silver from bronze: skip, wait, merge what is new, or rebuild it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def complete_tables(
         wanted = by_name[one.name]
         staged = [results[number]["staged"] for number in wanted.items if _is_staged(results.get(number))]
         if len(staged) < len(wanted.items) and not wanted.chunked:
-            # read has told why; bronze is as it was, and the next run takes a new snapshot
+            # read has reported why; bronze is unchanged, and the next run takes a new snapshot
             log.warning("%s: %d of %d ranges were read", one.name, len(staged), len(wanted.items))
             return
         _complete(worker, one, staged, done, chunked=wanted.chunked)

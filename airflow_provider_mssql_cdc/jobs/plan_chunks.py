@@ -138,7 +138,7 @@ class ChunkPlanner:
     def _all_bounds(self, plan: StoredPlan) -> StoredPlan:
         """Find on from the last stored bound; stored in between, before a statement that may take long.
 
-        :raises PlanMoved: another planner has stored bounds meanwhile.
+        :raises PlanMoved: another planner has stored bounds in the meantime.
         """
         self._waiting, self._stored_at = [], time.monotonic()
 
@@ -206,7 +206,7 @@ def plan_chunks(
 
     :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
     :raises UnsupportedKey: a key that the user names has fewer values than rows; nothing has been opened.
-    :raises RetentionGap: changes above the position have been purged, so nothing leads on.
+    :raises RetentionGap: changes above the position have been purged, so the snapshot cannot be continued.
     :raises NotReadyYet: a new S would not be above those that bronze knows.
     """
     table, started_at = request.table, datetime.now(UTC)
@@ -318,7 +318,7 @@ def _open(
         log.info(
             "%s: chunked snapshot %s is open%s; changes can be read from there on",
             *(request.table.label, snapshot),
-            ", coverage of changes begins anew there" if opened.rebased else "",
+            ", coverage of changes restarts there" if opened.rebased else "",
         )
     return opened
 

@@ -173,7 +173,7 @@ def _complete_slots(tables: Sequence[ToComplete], slots: int) -> tuple[tuple[ToC
 def _follow_slots(
     tables: Sequence[KnownTable], slots: int, durations: Mapping[str, float]
 ) -> tuple[tuple[TableRef, ...], ...]:
-    """As long as each other, as far as the last runs tell how long each table takes."""
+    """Share tables out into slots of equal duration, by how long each took in its last runs."""
     by_name = {one.ref.name: one.ref for one in tables}
     costs = {
         one.ref.name: cost(0, sum(durations.get(place, 0.0) for place in one.table.places()))

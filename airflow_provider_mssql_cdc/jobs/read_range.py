@@ -46,7 +46,7 @@ LINE_SECONDS = 30.0
 
 
 class Sized(Protocol):
-    """A batch of rows, as far as it is weighed here."""
+    """A batch of rows, with what is measured of it."""
 
     @property
     def nbytes(self) -> int: ...
@@ -116,7 +116,7 @@ class ReadMeter:
 def rows_of_range(
     session: SourceSession, source: LoadableTable, key_range: KeyRange, *, label: str
 ) -> Iterator[Iterator[Any]]:
-    """Record batches of the captured columns; whoever needs a stamp has asked for it before.
+    """Record batches of the captured columns; a caller that needs a stamp asks for it before.
 
     Under SNAPSHOT what happens inside is one transaction.
 
@@ -155,7 +155,7 @@ def verify_count(
 
     Under SNAPSHOT, within the transaction that read the rows, the numbers have to agree. Under READ
     COMMITTED they have to on a quiet table: one of which CDC has recorded no change since ``since``. Where
-    it has, a difference is said and left at that; a change that capture has not come to yet looks like a
+    it has, a difference is logged and ignored; a change that capture has not come to yet looks like a
     fault, so the error is one that another attempt may not see.
 
     :param since: what capture had reached before the read.
@@ -167,7 +167,7 @@ def verify_count(
         return
     if session.isolation is None and _has_changed(session, source, since=since):
         log.warning(
-            "%s: %d rows were read and %d are counted now; the table has changed meanwhile, so that the "
+            "%s: %d rows were read and %d are counted now; the table has changed in the meantime, so the "
             "numbers prove nothing. Changes bring the difference",
             *(label, rows, counted),
         )

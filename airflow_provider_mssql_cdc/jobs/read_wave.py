@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StagedWave:
-    """What one attempt read: files that nobody sees yet.
+    """What one attempt read: files that no reader sees yet.
 
     :param stamp: the LSN recorded before the first row was read; on every row.
-    :param commit_ts: its commit time (UTC), None where it is no mapped commit.
+    :param commit_ts: its commit time (UTC), None where it is not a mapped commit.
     :param megabytes: of Arrow data that came from the server.
     """
 
@@ -67,7 +67,7 @@ def stage_wave(
     attempt: Attempt,
     on_step: OnStep,
 ) -> StagedWave:
-    """Stamp, check that changes still lead on, read; every answer comes from this one session.
+    """Stamp, check that changes still continue, read; every answer comes from this one session.
 
     :raises ReplicaBehind: the server that answers is older than S.
     :raises RetentionGap: changes above the position that bronze has reached have been purged.

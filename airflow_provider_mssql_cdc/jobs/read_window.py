@@ -33,7 +33,7 @@ from airflow_provider_mssql_cdc.tsql.cdc import change_rows
 def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColumns:
     """What to read from this instance; bronze has a column for all of it then.
 
-    :raises SchemaDrift: values would be lost, or replaced by NULL, without anybody having said so.
+    :raises SchemaDrift: values would be lost, or replaced by NULL, without the user having allowed it.
     """
     columns = run.source.recorded(instance)
     if instance.identity in run.judged:
@@ -51,7 +51,7 @@ def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColu
             f"column(s) {', '.join(decision.uncaptured)} of the source table are not recorded by capture "
             f"instance {instance.name}, so bronze does not have them; a second capture instance would record "
             "them",
-            # Left out when CDC was enabled, on purpose, where no DDL came after it.
+            # Left out when CDC was enabled, deliberately, where no DDL came after it.
             level=logging.WARNING if history else logging.INFO,
         )
     _record(run, instance, decision, history)
@@ -71,7 +71,7 @@ def _known_to_bronze(run: ChangesRun, columns: RecordedColumns) -> RecordedColum
 def _record(
     run: ChangesRun, instance: CaptureInstance, decision: SchemaDecision, history: list[dict[str, Any]]
 ) -> None:
-    """One ``schema_change`` row per DDL statement, and one for columns that are added on purpose."""
+    """One ``schema_change`` row per DDL statement, and one for columns that the user lets bronze gain."""
     for change in history:
         lsn = lsn_of(change["ddl_lsn"])
         if lsn is not None:

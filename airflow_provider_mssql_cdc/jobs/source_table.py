@@ -85,7 +85,7 @@ def described_source(
     """What :func:`describe` says, unless the server that answers is a replica that has not got there yet.
 
     A replica shows the catalog as it was at its redo point. What is missing there may have been made since:
-    that is no verdict while the replica is not above an LSN up to which the source is known.
+    that proves nothing while the replica is not above an LSN up to which the source is known.
 
     :param snapshot: S that the task works on; what bronze has reached is looked up where it is needed.
     :raises ReplicaBehind: the instance, or its table, does not show on a replica that is behind.
@@ -105,7 +105,7 @@ def described_source(
                 raise ReplicaBehind(
                     f"{table.label}: the replica that answers is at {reached}, not above {known}, up to "
                     "which the source is known, and does not show all of it yet; it catches up, or another "
-                    f"one answers at the next attempt. What it said: {exc}"
+                    f"one answers at the next attempt. Its answer: {exc}"
                 ) from exc
         raise
 

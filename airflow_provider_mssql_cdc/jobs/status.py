@@ -109,7 +109,7 @@ def status(table: MssqlCdcTable, *, connect: Connect | None = None) -> Progress:
 
 
 def _lost_changes(session: SourceSession, table: MssqlCdcTable, position: Lsn) -> str | None:
-    """That nothing leads on from the position, neither by its instance nor by another of the table."""
+    """Return a sentence when no capture instance of the table continues from the position."""
     source = ChangeSource(session, table)
     configured = source.available()
     if any(available.continues(position) for available in (configured, *source.other_instances())):

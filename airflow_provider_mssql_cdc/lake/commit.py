@@ -54,7 +54,7 @@ class SnapshotCommit:
     :param snapshot: its S.
     :param version: the version that made it complete; a later one where the log has forgotten.
     :param rows: of this snapshot in bronze.
-    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param commit_ts: commit time of S (UTC), None where S is not a mapped commit.
     :param added: whether this call committed it.
     :param rebased: whether coverage begins at S now although it began elsewhere before.
     :param horizon: what changes have to pass until no row of it can be newer than they are.

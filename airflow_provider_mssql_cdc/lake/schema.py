@@ -64,7 +64,9 @@ _BEFORE_CAPTURED = (
     ),
     commented("_command_id", pa.int32(), "Order of commands within a transaction; NULL on snapshot rows"),
     commented(
-        "_commit_ts", TIMESTAMP_NTZ, "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit"
+        "_commit_ts",
+        TIMESTAMP_NTZ,
+        "Commit time of _start_lsn, UTC; NULL where that LSN is not a mapped commit",
     ),
 )
 _AFTER_CAPTURED = (

@@ -162,7 +162,7 @@ class RowStamp:
     """What is written beside the captured columns of every row of a snapshot read.
 
     :param start_lsn: the LSN recorded before the read.
-    :param commit_ts: its commit time; None where it is no mapped commit.
+    :param commit_ts: its commit time; None where it is not a mapped commit.
     :param snapshot: S.
     :param chunk: number of the chunk, None on a whole snapshot.
     """

@@ -265,7 +265,7 @@ class SnapshotHeader:
     :param identity: of the source table.
     :param instance: name of the capture instance.
     :param snapshot: S.
-    :param commit_ts: commit time of S (UTC), None where S is no mapped commit.
+    :param commit_ts: commit time of S (UTC), None where S is not a mapped commit.
     :param columns: as planned.
     :param run: eight hex digits that name the Airflow run; a resnapshot leaves them in bronze.
     :param run_id: Airflow's own, for the commit's entry in the log.

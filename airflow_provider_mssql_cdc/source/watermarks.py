@@ -165,7 +165,7 @@ def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
 
 
 def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
-    """When an LSN was committed, in UTC; None for one that is no mapped commit.
+    """When an LSN was committed, in UTC; None for one that is not a mapped commit.
 
     ``cdc.lsn_time_mapping`` holds the server's local time. Servers that know their zone convert it; older
     ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.

@@ -137,7 +137,7 @@ def server_zone() -> Statement:
 
 
 def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
-    """The commit time of an LSN: local_time, utc_time (both NULL where it is no commit), near_change."""
+    """The commit time of an LSN: local_time, utc_time (both NULL where it is not a commit), near_change."""
     mapped = "sys.fn_cdc_map_lsn_to_time(CONVERT(binary(10), %(lsn)s, 1))"
     return Statement(
         f"SELECT CONVERT(varchar(23), m.local_time, 126) AS local_time,\n"

@@ -54,7 +54,9 @@ _OWN = (
         "Commit LSN of the change that made the row what it is, or LSN recorded before a snapshot read it",
     ),
     commented(
-        "_commit_ts", TIMESTAMP_NTZ, "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit"
+        "_commit_ts",
+        TIMESTAMP_NTZ,
+        "Commit time of _start_lsn, UTC; NULL where that LSN is not a mapped commit",
     ),
 )
 _WITH_STATISTICS = 32
