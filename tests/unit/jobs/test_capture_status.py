@@ -125,9 +125,9 @@ def test_what_is_waited_for_comes_through_json_as_it_went(arguments: dict[str, A
     [
         ({}, "exactly one"),
         ({"lsn": AFTER["lsn"], "time": NOON}, "exactly one"),
-        ({"lsn": "0x00"}, "cannot be read"),
+        ({"lsn": "0x00"}, "the target of the wait cannot be used"),
         ({"time": "2026-05-11T14:00:00"}, "zone"),
-        ({"time": "noon"}, "cannot be read"),
+        ({"time": "noon"}, "the target of the wait cannot be used"),
         ({"consistent_after": "{}"}, "complete.output"),
         ({"consistent_after": {"lsn": AFTER["lsn"]}}, "commit_time"),
     ],
