@@ -224,7 +224,7 @@ class MssqlCdcDatabase:
             if not any(pattern.matches(name) for name in all_names)
         }
         problems |= {
-            text: "options are given for it in tables=, and it is no table of this database: correct it"
+            text: "tables= has options for it, but it matches no table of this database: correct it"
             for text in self.tables
             if text not in problems and not any(TablePattern.parse(text).matches(name) for name in chosen)
         }

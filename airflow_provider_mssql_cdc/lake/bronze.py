@@ -268,7 +268,7 @@ def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
     return ColumnDrift(
         added=tuple(column for column in columns if column.name not in stored),
         retyped=tuple(
-            f"{name} is {stored[name]} in bronze and comes as {read_type}"
+            f"{name} is {stored[name]} in bronze, the source has {read_type}"
             for name, read_type in read.items()
             if name in stored and not same_type(stored[name], read_type)
         ),

@@ -61,7 +61,7 @@ class PlannedBatches:
             return text_of_units
         if not _is_harmless(source, wanted):
             raise SchemaDrift(
-                f"{self._table}: column {target.name} comes as {source}, planned was {wanted}; "
+                f"{self._table}: column {target.name}: expected {wanted}, the server returned {source}; "
                 "its type has changed since the plan: clear the plan task"
             )
         return lambda column: column.cast(wanted, safe=True)

@@ -61,7 +61,7 @@ def trusted_by_freetds(settings: ConnectionSettings) -> Iterator[None]:
 def _readable(path: str, settings: ConnectionSettings) -> str:
     if not Path(path).is_file() or "\n" in path:
         raise ConfigurationError(
-            f"connection {settings.conn_id!r}: certificate_authorities names {path!r}, which is no file here"
+            f"connection {settings.conn_id!r}: certificate_authorities names {path!r}: there is no such file"
         )
     return path
 

@@ -138,7 +138,7 @@ class _Edge:
     def _bound(self, index: int) -> BoundText:
         value = self.values[index]
         if value is None:
-            raise ValueError("NULL is no value to compare with")
+            raise ValueError("a value to compare with must not be NULL")
         return typed_bound(self.columns[index].sql_type, value, f"{self.prefix}{index}")
 
 

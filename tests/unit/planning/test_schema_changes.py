@@ -83,7 +83,7 @@ RECORDED = {("id", 1), ("qty", 2)}
             id="dropped and added again: the old one is recorded, as NULL",
         ),
         pytest.param(
-            ColumnDrift(retyped=("qty is int32 in bronze and comes as int64",)),
+            ColumnDrift(retyped=("qty is int32 in bronze, the source has int64",)),
             source(id=1, qty=2),
             RECORDED,
             True,
