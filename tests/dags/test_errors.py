@@ -75,7 +75,7 @@ def test_a_store_that_cannot_be_reached_is_named_with_what_to_look_at(
     told = "".join(capfd.readouterr())
     assert "StorageFailed: dbo_orders" in told
     assert "Connection refused" in told
-    assert "Look at the paths, at delta_conn_id or storage_options" in told
+    assert "Check the paths, delta_conn_id or storage_options" in told
     assert "hidden" not in told
 
 

@@ -79,7 +79,7 @@ def test_a_key_that_is_masked_is_no_key_even_when_it_is_allowed(
 ) -> None:
     people(server, MASKED)
     problems = problems_of(load(server, tmp_path, key=("name",), allow=("name",)))
-    assert any("is masked for this login" in problem for problem in problems)
+    assert any("must not be masked for this login" in problem for problem in problems)
 
 
 @both_drivers
