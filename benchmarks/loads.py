@@ -94,7 +94,7 @@ class Load:
         """Stage rows that come from elsewhere than a read."""
         files = stage_range(
             open_existing(TableLocation.bronze_of(self.table)),
-            self.header(SourceIdentity("bench", "", "", ""), columns),
+            self.header(SourceIdentity("bench", "", "", ""), columns, snapshot=planned.snapshot),
             planned,
             batches,
             attempt=self.attempt("read").label,
@@ -120,10 +120,10 @@ class Load:
             TableLocation.bronze_of(self.table), self.header(identity, columns), files
         ).rows
 
-    def header(self, identity: SourceIdentity, columns: Lake) -> SnapshotHeader:
+    def header(self, identity: SourceIdentity, columns: Lake, *, snapshot: Lsn = STAMP) -> SnapshotHeader:
         attempt = self.attempt("complete")
         instance = self.table.capture_instance
-        return SnapshotHeader(identity, instance, STAMP, None, tuple(columns), attempt.run, attempt.run_id)
+        return SnapshotHeader(identity, instance, snapshot, None, tuple(columns), attempt.run, attempt.run_id)
 
     def statement(self, rows: int) -> str:
         """What a mapped task sends for the rows with the smallest ids; values are written into it."""
