@@ -133,7 +133,7 @@ def test_of_two_instances_the_newest_is_read_unless_one_is_named() -> None:
         (
             {"include": ("sales.*",), "tables": {"dbo.x": {}}},
             ("sales.order",),
-            {"dbo.x": "options are given"},
+            {"dbo.x": "tables= has options for it"},
         ),
         (
             {"include": ("sales.*",)},
