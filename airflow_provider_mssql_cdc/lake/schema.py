@@ -66,7 +66,7 @@ _BEFORE_CAPTURED = (
     commented(
         "_commit_ts",
         TIMESTAMP_NTZ,
-        "Commit time of _start_lsn, UTC; NULL where that LSN is not a mapped commit",
+        "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit",
     ),
 )
 _AFTER_CAPTURED = (

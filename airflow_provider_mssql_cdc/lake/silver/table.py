@@ -56,7 +56,7 @@ _OWN = (
     commented(
         "_commit_ts",
         TIMESTAMP_NTZ,
-        "Commit time of _start_lsn, UTC; NULL where that LSN is not a mapped commit",
+        "Commit time of _start_lsn, UTC; NULL where that LSN is no mapped commit",
     ),
 )
 _WITH_STATISTICS = 32
