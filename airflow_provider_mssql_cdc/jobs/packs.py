@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
-from airflow_provider_mssql_cdc.errors import LoginFailed, MssqlCdcError, ServerUnreachable, StorageFailed
+from airflow_provider_mssql_cdc.errors import LoginFailed, MssqlCdcError, ServerUnreachable
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chu
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
-from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting, storage_failed
 from airflow_provider_mssql_cdc.lake.facts import facts_together
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, WaveOutcome
 from airflow_provider_mssql_cdc.model.database_items import (
@@ -329,11 +329,8 @@ def _is_staged(result: Mapping[str, Any] | None) -> bool:
 
 def failure_of(name: str, exc: Exception) -> TableFailure:
     """Log it, and say it as ``report`` will."""
-    if isinstance(exc, OSError):  # delta-rs and Arrow raise it for all that a store says
-        exc = StorageFailed(
-            f"{name}: a folder or an object store of its Delta tables failed: {' '.join(str(exc).split())}. "
-            "Look at the paths, at delta_conn_id or storage_options, and at the store itself"
-        )
+    if isinstance(exc, OSError):
+        exc = storage_failed(name, exc)
     failure = TableFailure.of(exc)
     log.error("%s: %s: %s", name, failure.error, failure.message)
     if not isinstance(exc, MssqlCdcError):  # not foreseen: the frames say more than the message

@@ -1,11 +1,14 @@
-"""What every task shares: how a job ends without a result, and the points that a test may watch."""
+"""What every task shares: how a job ends without a result or on its storage, and points a test may watch."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from airflow_provider_mssql_cdc.errors import StorageFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,23 @@ class Waiting:
 
     reason: str
     at: datetime | None = None
+
+
+_DRAWING = re.compile(r"\x1b\[\d+m|↳")
+
+
+def storage_failed(subject: str, error: OSError) -> StorageFailed:
+    """Return the error of this package for a failure of a file system or an object store.
+
+    :param subject: the table or database, as logs call it.
+    :param error: delta-rs and Arrow raise it for every storage error; drivers do not.
+    """
+    # delta-rs draws the chain of causes as a tree in colours; a message has one line.
+    said = " ".join(_DRAWING.sub(" ", str(error)).split())
+    return StorageFailed(
+        f"{subject}: the storage of its Delta tables failed: {said}. Check the paths, delta_conn_id or "
+        "storage_options, and the store itself"
+    )
 
 
 Step = Literal[

@@ -15,8 +15,8 @@ from airflow_provider_mssql_cdc.errors import (
     ConfigurationError,
     ConnectionBroken,
     MssqlCdcError,
-    StorageFailed,
 )
+from airflow_provider_mssql_cdc.jobs.task import storage_failed
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
@@ -190,8 +190,6 @@ def announce(
 
 log = logging.getLogger(__name__)
 
-_DRAWING = re.compile(r"\x1b\[\d+m|↳")
-
 
 class CdcTask(BaseOperator):
     """Base of all operators: one job, errors that Airflow retries or not, templates."""
@@ -243,11 +241,8 @@ class CdcTask(BaseOperator):
 
     def _for_airflow(self, exc: MssqlCdcError | OSError) -> Exception:
         """Return the error to raise: without frames and causes, of a class that Airflow retries or not."""
-        if isinstance(exc, OSError):  # delta-rs and Arrow raise it for every storage error; drivers do not
-            exc = StorageFailed(
-                f"{self.subject}: the storage of its Delta tables failed: {_plain(exc)}. Check the paths, "
-                "delta_conn_id or storage_options, and the store itself"
-            )
+        if isinstance(exc, OSError):
+            exc = storage_failed(self.subject, exc)
         if not exc.retryable:
             return AirflowFailException(f"{type(exc).__name__}: {exc}")
         exc.__cause__, exc.__suppress_context__ = None, True
@@ -339,11 +334,6 @@ def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Ma
         [] if isinstance(table, MssqlCdcTable) else [f"table must be an MssqlCdcTable, got {_kind(table)}"]
     )
     return wrong + [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
-
-
-def _plain(error: OSError) -> str:
-    """Return an error on one line: delta-rs formats its errors as a coloured tree."""
-    return " ".join(_DRAWING.sub(" ", str(error)).split())
 
 
 def _kind(value: Any) -> str:
