@@ -22,7 +22,7 @@ from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.lake.read_facts import StoredFacts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
-from airflow_provider_mssql_cdc.model.facts import FactsRow
+from airflow_provider_mssql_cdc.model.facts import FactsRow, json_value
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.planning.overview import overviews
@@ -181,13 +181,7 @@ def _storage(args: Namespace) -> Mapping[str, str] | None:
 
 
 def _as_json(row: FactsRow) -> dict[str, Any]:
-    return {field.name: _plain(getattr(row, field.name)) for field in fields(row)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Lsn):
-        return value.text
-    return value.isoformat() if isinstance(value, datetime) else value
+    return {field.name: json_value(getattr(row, field.name)) for field in fields(row)}
 
 
 def _print(args: Namespace, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:

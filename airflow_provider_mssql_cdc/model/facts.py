@@ -88,6 +88,13 @@ class FactsRow:
             raise ValueError("target must be the URI of a Delta table, got an empty string")
 
 
+def json_value(value: Any) -> Any:
+    """Return a field of facts as a JSON type: an LSN as its text, a time in ISO 8601 with its zone."""
+    if isinstance(value, Lsn):
+        return value.text
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
 def facts_identifier(target: str, event: Event, snapshot: Lsn, wave: int | None = None) -> str:
     """Return the identifier by which an event is written once: ``<target>#<event>.<S>[.<wave>]``."""
     suffix = "" if wave is None else f".{wave}"

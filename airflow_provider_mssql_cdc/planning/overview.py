@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from airflow_provider_mssql_cdc.model.facts import Event, FactsRow
+from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, json_value
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 TableState = Literal["gap", "loading", "loaded", "following"]
@@ -77,7 +77,9 @@ class TableOverview:
 
     def to_json(self, at: datetime) -> dict[str, Any]:
         """JSON types; times in ISO 8601 with their zone."""
-        values = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "tasks"}
+        values = {
+            name: json_value(getattr(self, name)) for name in self.__dataclass_fields__ if name != "tasks"
+        }
         lag = self.lag_seconds(at)
         return {**values, "lag_seconds": None if lag is None else round(lag, 3)}
 
@@ -182,9 +184,3 @@ def _written(row: FactsRow) -> datetime:
 
 def _is_after(row: FactsRow, other: FactsRow | None) -> bool:
     return other is None or _written(row) > _written(other)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Lsn):
-        return value.text
-    return value.isoformat() if isinstance(value, datetime) else value

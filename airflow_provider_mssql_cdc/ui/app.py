@@ -7,7 +7,7 @@ auth manager comes from ``get_auth_manager()``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,4 @@ def _readable(user: Any) -> set[str]:
 
 def _failed(table: TableOverview, failed: Mapping[tuple[str, str], FailedTask]) -> FailedTask | None:
     """The first of the tasks that write this table's facts that failed."""
-    found = [failed[task] for task in _tasks(table, failed)]
-    return found[0] if found else None
-
-
-def _tasks(table: TableOverview, failed: Mapping[tuple[str, str], FailedTask]) -> Collection[tuple[str, str]]:
-    return [task for task in table.tasks if task in failed]
+    return next((failed[task] for task in table.tasks if task in failed), None)

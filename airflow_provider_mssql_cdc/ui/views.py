@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from airflow_provider_mssql_cdc.model.facts import FactsRow
-from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.facts import FactsRow, json_value
 from airflow_provider_mssql_cdc.planning.overview import TableOverview
 
 Level = Literal["bad", "warn", "busy", "good"]
@@ -59,7 +58,7 @@ def table_view(table: TableOverview, *, failed: FailedTask | None, at: datetime)
         "state": state,
         "level": level,
         "remedy": _REMEDIES.get(state),
-        "failed_task": None if failed is None else _task(failed),
+        "failed_task": None if failed is None else asdict(failed),
     }
 
 
@@ -136,19 +135,4 @@ _SHOWN = (
 
 
 def _fact(row: FactsRow) -> dict[str, Any]:
-    return {name: _plain(getattr(row, name)) for name in _SHOWN}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Lsn):
-        return value.text
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _task(failed: FailedTask) -> dict[str, Any]:
-    return {
-        "dag_id": failed.dag_id,
-        "run_id": failed.run_id,
-        "task_id": failed.task_id,
-        "map_index": failed.map_index,
-    }
+    return {name: json_value(getattr(row, name)) for name in _SHOWN}
