@@ -19,9 +19,8 @@ from airflow_provider_mssql_cdc.model.tracked import (
     same_but_for_case,
     selected,
 )
-from airflow_provider_mssql_cdc.table import Isolation, MssqlCdcTable
+from airflow_provider_mssql_cdc.table import Isolation, MssqlCdcTable, holds_template
 
-_JINJA = re.compile(r"{{|{%")
 # A single brace: Jinja's are double and stay as they are until the task renders them.
 _PLACEHOLDER = re.compile(r"(?<!{){(\w*)}(?!})")
 _PATHS = ("bronze", "silver", "facts")
@@ -202,13 +201,14 @@ class MssqlCdcDatabase:
             raise ConfigurationError("; ".join(problems))
         return DatabaseTable(name.text, table, kept, TableOptions(**options))
 
+    def _options_of_all(self) -> dict[str, Any]:
+        """Options of a table that the database gives to all of them."""
+        names = ("storage_options", "delta_conn_id", "isolation", "facts_url")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
     def _options_of(self, name: TableName) -> dict[str, Any]:
         """Those of all its patterns, the more particular ones last."""
-        options: dict[str, Any] = {
-            key: value
-            for key in ("storage_options", "delta_conn_id", "isolation", "facts_url")
-            if (value := getattr(self, key)) is not None
-        }
+        options = self._options_of_all()
         given = [(TablePattern.parse(text), each) for text, each in self.tables.items()]
         for pattern, each in sorted(given, key=lambda pair: pair[0].is_exact):
             if pattern.matches(name):
@@ -278,7 +278,7 @@ class MssqlCdcDatabase:
         known = {
             name: _filled(place, stands_in)
             for name, place in places.items()
-            if isinstance(place, str) and place.strip() and not _JINJA.search(place)
+            if isinstance(place, str) and place.strip() and not holds_template(place)
         }
         return uri_problems(known) or _nested(known)
 
@@ -287,12 +287,7 @@ class MssqlCdcDatabase:
         if not isinstance(tables, Mapping):
             return [f"tables must be a dict {{name or pattern: options}}, got {tables!r}"]
         problems = _parse_problems("tables", list(tables))
-        shared = {
-            key: value
-            for key in ("storage_options", "delta_conn_id", "isolation", "facts_url")
-            if (value := getattr(self, key)) is not None
-        }
-        problems += _problems_of_options("", shared)
+        problems += _problems_of_options("", self._options_of_all())
         for name, options in tables.items():
             if not isinstance(options, Mapping):
                 problems.append(f"tables[{name!r}] must be a dict of options, got {options!r}")
@@ -358,7 +353,7 @@ def _template_problems(name: str, template: Any) -> list[str]:
 def _parse_problems(name: str, patterns: Sequence[Any]) -> list[str]:
     problems = []
     for text in patterns:
-        if isinstance(text, str) and _JINJA.search(text):
+        if holds_template(text):
             continue
         try:
             TablePattern.parse(text)

@@ -19,6 +19,11 @@ FACTS_URL_NAMES = frozenset({"facts", "target", "dag_id", "run_id", "task_id", "
 """Names that a ``facts_url`` may hold between single braces."""
 
 
+def holds_template(value: object) -> bool:
+    """Return whether a string holds a Jinja template, which Airflow renders per run."""
+    return isinstance(value, str) and bool(_JINJA.search(value))
+
+
 @dataclass(frozen=True, slots=True)
 class MssqlCdcTable:
     """Describe a SQL Server table tracked by CDC and the Delta tables it is loaded into.
@@ -88,7 +93,7 @@ class MssqlCdcTable:
         return {
             name: place
             for name, place in given.items()
-            if isinstance(place, str) and place.strip() and not _JINJA.search(place)
+            if isinstance(place, str) and place.strip() and not holds_template(place)
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,7 +161,7 @@ def _facts_url_problem(value: Any) -> str | None:
         return "facts_url must be an http or https URL"
     if re.match(r"https?://[^/?#]*@", value):
         return "facts_url must not hold credentials: every user of the UI sees the link"
-    if _JINJA.search(value):
+    if holds_template(value):
         return None
     names = ", ".join(sorted(FACTS_URL_NAMES))
     try:
@@ -170,7 +175,7 @@ def _facts_url_problem(value: Any) -> str | None:
 
 
 def _isolation_problem(value: Any) -> str | None:
-    if value == "snapshot" or (isinstance(value, str) and _JINJA.search(value)):
+    if value == "snapshot" or holds_template(value):
         return None
     return f'isolation must be None (READ COMMITTED) or "snapshot", got {value!r}'
 

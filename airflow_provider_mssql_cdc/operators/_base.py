@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -20,7 +19,7 @@ from airflow_provider_mssql_cdc.jobs.task import storage_failed
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
-from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", "", "none"})
 _LSN_BYTES = 10
-_JINJA = re.compile(r"{{|{%")
 
 
 def at_least(least: int) -> Callable[[Any], str | None]:
@@ -59,7 +57,7 @@ def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     """Return a check for one of ``choices``, or a template."""
 
     def check(value: Any) -> str | None:
-        if value in choices or (isinstance(value, str) and _JINJA.search(value)):
+        if value in choices or holds_template(value):
             return None
         return f"must be one of {', '.join(map(repr, choices))}, got {value!r}"
 
@@ -79,7 +77,7 @@ def is_known_later(value: Any) -> bool:
     """Whether a value is or holds a template or another task's output, to be checked after rendering."""
     if isinstance(value, Mapping):
         return any(map(is_known_later, value.values()))
-    return hasattr(value, "resolve") or (isinstance(value, str) and bool(_JINJA.search(value)))
+    return hasattr(value, "resolve") or holds_template(value)
 
 
 def as_lsn(value: Any) -> Any:
@@ -117,7 +115,7 @@ def text(value: Any) -> str | None:
 
 def flag_or_template(value: Any) -> str | None:
     """Check for True, False, or a template that renders to one of them."""
-    if isinstance(value, str) and _JINJA.search(value):
+    if holds_template(value):
         return None
     try:
         as_flag(value, name="it")

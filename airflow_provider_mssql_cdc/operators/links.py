@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
 from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
-
-_JINJA = re.compile(r"{{|{%")
 
 
 class MssqlCdcFactsLink(BaseOperatorLink):
@@ -45,7 +42,7 @@ class MssqlCdcFactsLink(BaseOperatorLink):
 
 def _is_unrendered(table: MssqlCdcTable) -> bool:
     texts = (table.bronze, table.facts, table.facts_url or "")
-    return any(_JINJA.search(text) for text in texts)
+    return any(holds_template(text) for text in texts)
 
 
 def _returned(attempt: Attempt) -> str:
