@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.jobs.first_answers import FirstAnswers
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+log = logging.getLogger(__name__)
+
 
 _COMMAND_ID = "__$command_id"
 
@@ -221,8 +223,6 @@ def merged(one: WindowRows, other: WindowRows) -> WindowRows:
         read_mb=one.read_mb + other.read_mb,
     )
 
-
-log = logging.getLogger(__name__)
 
 WINDOW_COMMITS = 100_000
 """Commits of the database after which a window ends when nothing else is asked for."""

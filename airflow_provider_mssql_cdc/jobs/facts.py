@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
 from airflow_provider_mssql_cdc.lake.facts import absent_facts, has_facts, write_facts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import counts_of_batch, newest_change_commit
-from airflow_provider_mssql_cdc.model.capture import CaptureInstance
+from airflow_provider_mssql_cdc.model.capture import CaptureInstance, ChangeCounts
 from airflow_provider_mssql_cdc.model.chunks import StoredPlan
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, facts_identifier
 from airflow_provider_mssql_cdc.model.lsn import Lsn
@@ -29,6 +29,8 @@ from airflow_provider_mssql_cdc.table import MssqlCdcTable
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.jobs.change_source import WindowRows
     from airflow_provider_mssql_cdc.source.session import SourceSession
+
+log = logging.getLogger(__name__)
 
 
 def write_signed(
@@ -166,9 +168,6 @@ def keys_of(source: LoadableTable) -> dict[str, Any]:
     }
 
 
-log = logging.getLogger(__name__)
-
-
 def opening_row(bronze: Bronze, snapshot: Lsn, **columns: Any) -> FactsRow:
     """Build the row of a snapshot that was opened; ``columns`` are known to the first attempt alone."""
     return snapshot_row(
@@ -261,6 +260,11 @@ def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bo
     )
 
 
+def count_columns(counts: ChangeCounts) -> dict[str, Any]:
+    """Return the columns that count changes; they are called as the fields are."""
+    return {each.name: getattr(counts, each.name) for each in fields(counts)}
+
+
 def write_window_facts(
     run: ChangesRun, rows: WindowRows, *, event: Event, replaced: int | None = None
 ) -> None:
@@ -271,13 +275,8 @@ def write_window_facts(
         target=run.bronze.location.uri,
         capture_instance=rows.instance.name,
         batch_id=rows.batch,
-        rows=rows.counts.rows,
-        deletes=rows.counts.deletes,
-        inserts=rows.counts.inserts,
-        updates=rows.counts.updates,
-        min_lsn=rows.counts.min_lsn,
+        **count_columns(rows.counts),
         min_commit_ts=ends.get(rows.counts.min_lsn) if rows.counts.min_lsn else None,
-        max_lsn=rows.counts.max_lsn,
         max_commit_ts=ends.get(rows.counts.max_lsn) if rows.counts.max_lsn else None,
         end_lsn=rows.window.until,
         end_commit_ts=rows.until.time if rows.until else None,
@@ -310,12 +309,7 @@ def write_missing_facts(run: ChangesRun) -> bool:
         target=target,
         capture_instance=commit.instance,
         batch_id=batch,
-        rows=counts.rows,
-        deletes=counts.deletes,
-        inserts=counts.inserts,
-        updates=counts.updates,
-        min_lsn=counts.min_lsn,
-        max_lsn=counts.max_lsn,
+        **count_columns(counts),
         end_lsn=until,
         end_commit_ts=commit_time(run.session, until),
         detail={"after": commit.window.after.text, "again": True},

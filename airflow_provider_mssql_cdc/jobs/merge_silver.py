@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
-from airflow_provider_mssql_cdc.jobs.merge_run import write_merge_facts, write_missing_facts
+from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write_missing_facts
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze

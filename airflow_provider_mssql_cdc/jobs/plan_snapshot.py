@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+log = logging.getLogger(__name__)
+
 
 def bronze_for_snapshot(
     session: SourceSession, location: TableLocation, source: LoadableTable, *, resnapshot: bool
@@ -62,8 +64,6 @@ def bronze_for_snapshot(
         add_columns(bronze, decision.add)
     return open_or_create(location, source.identity, source.lake_columns)
 
-
-log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 5.0
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class StagedWave:
@@ -113,9 +115,6 @@ def _stamp(session: SourceSession, source: LoadableTable, plan: StoredPlan) -> L
             "another replica answered when it was opened. Trying again may reach one that has caught up"
         )
     return stamp
-
-
-log = logging.getLogger(__name__)
 
 
 def read_wave(

@@ -41,6 +41,8 @@ from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from airflow_provider_mssql_cdc.model.state import SourceIdentity
 from airflow_provider_mssql_cdc.planning.coverage import extended, started_at
 
+log = logging.getLogger(__name__)
+
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 
 _FROM_SERVER = pa.schema(
@@ -204,9 +206,6 @@ def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:
     """Whether the table names every one of these files, and there is one at least."""
     named = {uri.rpartition("/")[2] for uri in bronze.table.file_uris()}
     return bool(files) and {file.path for file in files} <= named
-
-
-log = logging.getLogger(__name__)
 
 
 class PositionMoved(CommitConflict):

@@ -28,6 +28,8 @@ from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
+log = logging.getLogger(__name__)
+
 FACTS_SCHEMA = pa.schema(
     [
         commented("event", pa.string(), "What happened, for instance bootstrap, changes, gap"),
@@ -84,8 +86,6 @@ def facts_properties() -> dict[str, str]:
 
 _WITHOUT_STATISTICS = frozenset({"detail", "consistent_after"})
 
-
-log = logging.getLogger(__name__)
 
 _WRITTEN = 1
 

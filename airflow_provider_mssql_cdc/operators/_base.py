@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
+log = logging.getLogger(__name__)
+
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off", "", "none"})
@@ -184,9 +186,6 @@ def announce(
                 context["outlet_events"][outlet].add(delta_asset(table), extra=extra)
         elif isinstance(outlet, Asset):
             context["outlet_events"][outlet].extra.update(extra)
-
-
-log = logging.getLogger(__name__)
 
 
 class CdcTask(BaseOperator):

@@ -24,6 +24,8 @@ from airflow_provider_mssql_cdc.tsql import session as statements
 from airflow_provider_mssql_cdc.tsql.session import SessionState
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
+log = logging.getLogger(__name__)
+
 
 @contextlib.contextmanager
 def trusted_by_odbc(settings: ConnectionSettings) -> Iterator[None]:
@@ -78,8 +80,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
         else:
             os.environ[name] = before
 
-
-log = logging.getLogger(__name__)
 
 CONNECTION_TYPE = "mssql_cdc"
 CONNECTION_TYPES = (CONNECTION_TYPE, "mssql")
