@@ -170,3 +170,9 @@ class StateDamaged(PermanentError):
 
 class IncompletePlan(PermanentError):
     """Ranges of a plan, or files that they staged, are missing."""
+
+
+def listed(names: Sequence[object], *, most: int = 20) -> str:
+    """Join names for a message: the first ``most``, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more

@@ -95,13 +95,7 @@ class PlannedRange:
             item["hi"] = bound_to_json(self.key_range.upper)
         if self.split:
             item["split"] = self.split
-        if self.done:
-            item["done"] = True
-        if self.resnapshot:
-            item["resnapshot"] = True
-        if self.source_object is not None:
-            item["object"] = self.source_object
-        return item
+        return {**item, **_marks(self)}
 
     @classmethod
     def from_xcom(cls, item: object) -> PlannedRange:
@@ -121,9 +115,7 @@ class PlannedRange:
                 count=int(item["count"]),
                 key_range=KeyRange(bound_from_json(item.get("lo")), bound_from_json(item.get("hi"))),
                 split=str(item.get("split", "")),
-                done=item.get("done") is True,
-                resnapshot=item.get("resnapshot") is True,
-                source_object=int(item["object"]) if item.get("object") is not None else None,
+                **_marks_of(item),
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(
@@ -235,13 +227,7 @@ class StagedRange:
         }
         if self.horizon is not None:
             item["after"] = self.horizon.to_xcom()
-        if self.done:
-            item["done"] = True
-        if self.resnapshot:
-            item["resnapshot"] = True
-        if self.source_object is not None:
-            item["object"] = self.source_object
-        return item
+        return {**item, **_marks(self)}
 
     @classmethod
     def from_xcom(cls, item: object) -> StagedRange:
@@ -261,9 +247,28 @@ class StagedRange:
                 rows=int(item["rows"]),
                 files=tuple(StagedFile(str(path), int(size), int(n)) for path, size, n in item["files"]),
                 horizon=ReadHorizon.from_xcom(item["after"]) if item.get("after") else None,
-                done=item.get("done") is True,
-                resnapshot=item.get("resnapshot") is True,
-                source_object=int(item["object"]) if item.get("object") is not None else None,
+                **_marks_of(item),
             )
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(f"staged must hold what reads return ({exc})") from exc
+
+
+def _marks(one: PlannedRange | StagedRange) -> dict[str, Any]:
+    """Return what a range carries from its plan to its outcome; absent keys mean the defaults."""
+    marks: dict[str, Any] = {}
+    if one.done:
+        marks["done"] = True
+    if one.resnapshot:
+        marks["resnapshot"] = True
+    if one.source_object is not None:
+        marks["object"] = one.source_object
+    return marks
+
+
+def _marks_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the result of :func:`_marks`."""
+    return {
+        "done": item.get("done") is True,
+        "resnapshot": item.get("resnapshot") is True,
+        "source_object": int(item["object"]) if item.get("object") is not None else None,
+    }

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import AssetAlias, conf
 
 from airflow_provider_mssql_cdc.database import MssqlCdcDatabase
-from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError
+from airflow_provider_mssql_cdc.errors import ConfigurationError, RetryableError, listed
 from airflow_provider_mssql_cdc.model.database_items import (
     PackOutcome,
     ReadItem,
@@ -112,7 +112,7 @@ class MssqlCdcDatabaseTask(CdcTask):
             first, tables = outcome.failures[names[0]], outcome.tables.keys() | outcome.failures.keys()
             raise RetryableError(
                 f"{len(names)} of {len(tables)} table(s) are tried again, the others are done: "
-                f"{_listed(names)}. The first one's error: {first.error}: {first.message}"
+                f"{listed(names, most=_SHOWN)}. The first one's error: {first.error}: {first.message}"
             )
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
@@ -384,8 +384,3 @@ def _label_of(item: ReadItem) -> str:
 
 def _slot_label(task: str, names: Sequence[str]) -> str:
     return label_of(names, prefix=f"{task} ") if names else f"nothing to {task}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

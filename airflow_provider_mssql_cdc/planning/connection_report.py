@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airflow_provider_mssql_cdc.errors import listed
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance
 from airflow_provider_mssql_cdc.tsql.cdc import change_table
 from airflow_provider_mssql_cdc.tsql.statement import shown
@@ -55,9 +56,6 @@ def join_role(role: str, user: str) -> str:
     return f"ALTER ROLE {shown(role)} ADD MEMBER {shown(user)}"
 
 
-_MOST_SHOWN = 20
-
-
 def report(facts: ConnectionFacts) -> str:
     """Write the report, one sentence per line: server, user, CDC, instances, missing grants."""
     server = f"SQL Server {facts.version}" if facts.version else "SQL Server"
@@ -81,8 +79,7 @@ def _visible(facts: ConnectionFacts) -> str:
     names = sorted(rights.instance.name for rights in facts.instances)
     if not names:
         return f"User {facts.user} sees no capture instance."
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return f"User {facts.user} sees {len(names)} capture instance(s): {', '.join(names[:_MOST_SHOWN])}{more}."
+    return f"User {facts.user} sees {len(names)} capture instance(s): {listed(names)}."
 
 
 def _missing(facts: ConnectionFacts) -> Iterator[str]:

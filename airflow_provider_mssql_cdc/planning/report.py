@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_mssql_cdc.errors import listed
 from airflow_provider_mssql_cdc.model.database_items import TableFailure
-
-_SHOWN = 20
 
 Key = tuple[str, int]
 """A mapped task and the number of its item."""
@@ -65,9 +64,9 @@ class RunReport:
             f"{len(self.failed)} failed"
         )
         if self.loaded:
-            yield f"loaded: {_listed(self.loaded)}"
+            yield f"loaded: {listed(self.loaded)}"
         if self.waiting:
-            yield f"wait for the next run: {_listed(self.waiting)}"
+            yield f"wait for the next run: {listed(self.waiting)}"
         for name, bronze in self.untracked.items():
             yield f"{name} is no longer tracked by CDC: {bronze} stays as it is"
         yield from self._trouble()
@@ -97,7 +96,7 @@ class RunReport:
         for name, failure in self.failed.items():
             yield f"  {name}: {failure.error}: {failure.message}"
         for task, tables in self.died.items():
-            yield f"  {task} ended without a result, its log says why; its tables: {_listed(tables)}"
+            yield f"  {task} ended without a result, its log says why; its tables: {listed(tables)}"
 
 
 def report_of(
@@ -142,8 +141,3 @@ def report_of(
         waiting=tuple(summary["waiting"]),
         untracked=summary["untracked"],
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

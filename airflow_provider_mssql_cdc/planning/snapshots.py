@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
 
-from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Superseded
+from airflow_provider_mssql_cdc.errors import IncompletePlan, NotReadyYet, Superseded, listed
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, ReadHorizon, StagedFile, StagedRange
 from airflow_provider_mssql_cdc.model.state import BronzeState, Coverage
@@ -104,9 +104,7 @@ def _problem(outcomes: Sequence[StagedRange]) -> str | None:
 
 def _numbers(indexes: Iterable[int]) -> str:
     """List range numbers from 1, like the labels of the mapped tasks and the logs."""
-    listed = [index + 1 for index in indexes]
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return f"range(s) {', '.join(map(str, listed[:_SHOWN]))}{more}"
+    return f"range(s) {listed([index + 1 for index in indexes], most=_SHOWN)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +276,9 @@ def refuse_missing(missing: Sequence[int], *, snapshot: Lsn, waves: int) -> None
     :raises IncompletePlan: names the waves, counted from 1 like the labels of the mapped tasks.
     """
     if missing:
-        listed = ", ".join(str(wave + 1) for wave in missing[:_SHOWN])
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        numbers = listed([wave + 1 for wave in missing], most=_SHOWN)
         raise IncompletePlan(
-            f"snapshot {snapshot}: {len(missing)} of {waves} wave(s) are not in bronze: {listed}{more}. "
+            f"snapshot {snapshot}: {len(missing)} of {waves} wave(s) are not in bronze: {numbers}. "
             "Trigger a new run, which reads only the missing waves, or clear them"
         )
 
