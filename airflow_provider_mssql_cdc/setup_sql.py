@@ -7,15 +7,14 @@ The command does not connect: read the script, insert a password, and run it as 
 from __future__ import annotations
 
 import argparse
-import re
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.tracked import TableName
 from airflow_provider_mssql_cdc.tsql.setup import TARGETS, Setup, setup_script
-
-_PART = re.compile(r"\[((?:[^\]]|\]\])+)\]|([^.\[\]]+)")
-_TABLE = re.compile(rf"(?:(?:{_PART.pattern})\.)?(?:{_PART.pattern})")
 
 
 def table_of(text: str) -> tuple[str, str]:
@@ -23,10 +22,12 @@ def table_of(text: str) -> tuple[str, str]:
 
     :raises ValueError: the text has another form.
     """
-    if not _TABLE.fullmatch(text):
-        raise ValueError(f"a table must be <schema>.<name>, in brackets where needed, got {text!r}")
-    parts = [match[1].replace("]]", "]") if match[1] else match[2] for match in _PART.finditer(text)]
-    return ("dbo", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+    for candidate in (text, f"dbo.{text}"):
+        with contextlib.suppress(ConfigurationError):
+            name = TableName.parse(candidate)
+            if name.schema and name.table:
+                return name.schema, name.table
+    raise ValueError(f"a table must be <schema>.<name>, in brackets where needed, got {text!r}")
 
 
 ARGUMENTS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -42,7 +42,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "embedded": {"collected"},
     "__init__": {"table", "database", "task_groups", "pipeline", "operators"},
     "get_provider_info": {"__init__"},
-    "setup_sql": {"tsql"},
+    "setup_sql": {"errors", "model", "tsql"},
     "ui": {*VALUES, "planning", "lake", "hooks"},
     "cli": {*VALUES, "planning", "source", "lake", "hooks", "jobs", "setup_sql"},
 }
