@@ -6,50 +6,19 @@ import contextlib
 import os
 import random
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.scenarios.conftest import Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
+from tests.scenarios.writer import somebody_writing
 from tests.support.told_twice import told_twice
 
 KILLS = int(os.environ.get("MSSQL_CDC_KILLS", "50"))
 ROWS = 1500
 LOAD, CHANGES, MERGE = DAGS = ("bootstrap_kills", "changes_kills", "merge_kills")
 ACTIVE = {"queued", "running"}
-
-
-@contextmanager
-def somebody_writing(server: Server, seed: int) -> Iterator[None]:
-    """Inserts, updates, deletes and changes of keys, one commit every few hundredths of a second."""
-    writer, rng, stop = Server(server.connection), random.Random(seed), threading.Event()
-
-    def write() -> None:
-        fresh = 10_000
-        while not stop.wait(rng.uniform(0.01, 0.1)):
-            key, fresh = rng.randrange(ROWS), fresh + 1
-            writer.execute(
-                rng.choice(
-                    (
-                        f"INSERT INTO dbo.kills VALUES ({fresh}, N'new')",
-                        f"UPDATE dbo.kills SET name = N'{fresh}' WHERE id BETWEEN {key} AND {key + 9}",
-                        f"DELETE FROM dbo.kills WHERE id = {key}",
-                        f"UPDATE dbo.kills SET id = {fresh} WHERE id = {key}",
-                    )
-                )
-            )
-
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(30)
 
 
 def active(airflow: RunningAirflow, dag_id: str) -> list[str]:
@@ -93,7 +62,15 @@ def test_after_kills_at_random_moments_silver_is_the_source(
     print("seed", seed)
     rng, killed = random.Random(seed), 0
     server.create("kills", ROWS)
-    with somebody_writing(server, seed):
+    writing = somebody_writing(
+        server,
+        seed,
+        choose=lambda rng: ("kills", rng.randrange(ROWS)),
+        row_of=lambda _, key: f"({key}, N'new')",
+        fresh_from=10_000,
+        pauses=(0.01, 0.1),
+    )
+    with writing:
         deadline = time.monotonic() + 60 * KILLS
         while killed < KILLS:
             assert time.monotonic() < deadline, f"{killed} kills in time"

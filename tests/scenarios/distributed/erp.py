@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.scenarios import writer
 from tests.scenarios.conftest import Server
 
 LARGE = ("large_0", "large_1", "large_2")
@@ -66,31 +65,13 @@ def rows(server: Server, table: str) -> list[tuple[Any, ...]]:
     return sorted(server.execute(f"SELECT * FROM dbo.{table}"), key=lambda row: row[0])
 
 
-@contextmanager
-def somebody_writing(server: Server, seed: int) -> Iterator[None]:
-    """Inserts, updates, deletes and changes of keys in any table, one after the other."""
-    writer, rng, stop = Server(server.connection), random.Random(seed), threading.Event()
+def somebody_writing(server: Server, seed: int) -> AbstractContextManager[None]:
+    """Changes of all kinds in any table."""
 
-    def write() -> None:
-        fresh = FRESH
-        while not stop.wait(rng.uniform(0.1, 0.5)):
-            table, fresh = rng.choice(TABLES), fresh + 1
-            key = rng.randrange(LARGE_ROWS if table in LARGE else SMALL_ROWS)
-            writer.execute(
-                rng.choice(
-                    (
-                        f"INSERT INTO dbo.{table} VALUES {row_of(table, fresh)}",
-                        f"UPDATE dbo.{table} SET name = N'{fresh}' WHERE id BETWEEN {key} AND {key + 9}",
-                        f"DELETE FROM dbo.{table} WHERE id = {key}",
-                        f"UPDATE dbo.{table} SET id = {fresh} WHERE id = {key}",
-                    )
-                )
-            )
+    def choose(rng: random.Random) -> tuple[str, int]:
+        table = rng.choice(TABLES)
+        return table, rng.randrange(LARGE_ROWS if table in LARGE else SMALL_ROWS)
 
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
+    return writer.somebody_writing(
+        server, seed, choose=choose, row_of=row_of, fresh_from=FRESH, pauses=(0.1, 0.5)
+    )
