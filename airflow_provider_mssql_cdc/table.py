@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError
+from airflow_provider_mssql_cdc.model.names import LONGEST_INSTANCE, LONGEST_NAME, is_name
 from airflow_provider_mssql_cdc.model.table_uri import uri_problems
 
 Isolation = Literal["snapshot"]
@@ -81,8 +82,9 @@ class MssqlCdcTable:
     def _problem_of(self, described: Any) -> str | None:
         name, value = described.name, getattr(self, described.name)
         if name in _TEMPLATED:
-            good = isinstance(value, str) and bool(value.strip())
-            return None if good else f"{name} must be a non-empty string, got {value!r}"
+            if not isinstance(value, str) or not value.strip():
+                return f"{name} must be a non-empty string, got {value!r}"
+            return _instance_problem(value) if name == "capture_instance" else None
         if value is None:
             return None
         return _OPTIONAL_CHECKS[name](value)
@@ -116,6 +118,15 @@ class MssqlCdcTable:
         return f"{self.capture_instance} (connection {self.mssql_conn_id})"
 
 
+def _instance_problem(name: str) -> str | None:
+    if holds_template(name) or is_name(name, longest=LONGEST_INSTANCE):
+        return None
+    return (
+        f"capture_instance must have at most {LONGEST_INSTANCE} characters and no NUL, got {name!r}: "
+        "EXEC sys.sp_cdc_help_change_data_capture lists the capture instances"
+    )
+
+
 def _names_problem(name: str) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if isinstance(value, str) or not isinstance(value, (tuple, list)) or not value:
@@ -129,9 +140,11 @@ def _names_problem(name: str) -> Callable[[Any], str | None]:
 
 def _source_problem(value: Any) -> str | None:
     pair = isinstance(value, (tuple, list)) and len(value) == 2
-    if pair and all(isinstance(part, str) and part for part in value):
+    if not pair or not all(isinstance(part, str) and part for part in value):
+        return f'source must be a pair ("schema", "table"), got {value!r}'
+    if all(holds_template(part) or is_name(part) for part in value):
         return None
-    return f'source must be a pair ("schema", "table"), got {value!r}'
+    return f"source must hold names of at most {LONGEST_NAME} characters without NUL, got {value!r}"
 
 
 def _storage_problem(value: Any) -> str | None:

@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from airflow_provider_mssql_cdc.model.names import LONGEST_INSTANCE, is_name
 from airflow_provider_mssql_cdc.tsql.statement import shown
 
 Target = Literal["server", "managed-instance", "azure-sql-database"]
 TARGETS: tuple[Target, ...] = ("server", "managed-instance", "azure-sql-database")
-
-_LONGEST_INSTANCE = 100
-"""Characters of a capture instance's name (the page on sys.sp_cdc_enable_table)."""
 
 _PASSWORD = "-- Put a password in; it goes into the Airflow connection.\n"
 _BEFORE = {
@@ -61,7 +59,7 @@ class Setup:
             if not name.isprintable() or not name:
                 raise ValueError(f"a name must be printable and not empty, got {name!r}")
         for schema, table in self.tables:
-            if len(instance := self.instance_of(schema, table)) > _LONGEST_INSTANCE:
+            if not is_name(instance := self.instance_of(schema, table), longest=LONGEST_INSTANCE):
                 raise ValueError(f"a capture instance must be at most 100 characters long, got {instance!r}")
         if self.target == "azure-sql-database" and "\\" in self.login:
             raise ValueError(f"Azure SQL Database has no Windows logins, got {self.login!r}")

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
-_LONGEST = 128
-"""UTF-16 units of an identifier."""
+from airflow_provider_mssql_cdc.model.names import is_name
 
 
 def quote_identifier(name: str) -> str:
@@ -18,7 +17,7 @@ def quote_identifier(name: str) -> str:
 
     :raises ValueError: the empty name, one above 128 characters or one with a NUL; SQL Server has none.
     """
-    if not name or _units(name) > _LONGEST or "\0" in name:
+    if not is_name(name):
         raise ValueError(f"not a SQL Server identifier: {name!r}")
     return "[" + name.replace("]", "]]").replace("%", "%%") + "]"
 
@@ -39,13 +38,9 @@ def result_name(lake_name: str) -> str:
     A name in the lake may be longer than an identifier: each blank of a source's name takes seven
     characters there.
     """
-    if _units(lake_name) <= _LONGEST:
+    if is_name(lake_name):
         return lake_name
     return f"__$c{hashlib.sha256(lake_name.encode()).hexdigest()[:32]}"
-
-
-def _units(name: str) -> int:
-    return len(name.encode("utf-16-le", "surrogatepass")) // 2
 
 
 _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})

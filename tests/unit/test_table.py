@@ -24,10 +24,15 @@ GOOD = {
     [
         ("mssql_conn_id", "", "mssql_conn_id must be a non-empty string"),
         ("capture_instance", None, "capture_instance must be a non-empty string"),
+        ("capture_instance", "i" * 101, "capture_instance must have at most 100 characters and no NUL"),
+        ("capture_instance", "\U0001f600" * 51, "capture_instance must have at most 100 characters"),
+        ("capture_instance", "dbo_\0orders", "capture_instance must have at most 100 characters and no NUL"),
         ("bronze", 7, "bronze must be a non-empty string"),
         ("facts", "  ", "facts must be a non-empty string"),
         ("source", "dbo.orders", "source must be a pair"),
         ("source", ("dbo", "orders", "x"), "source must be a pair"),
+        ("source", ("dbo", "t" * 129), "source must hold names of at most 128 characters"),
+        ("source", ("d\0o", "orders"), "source must hold names of at most 128 characters without NUL"),
         ("split_by", "id", "split_by must be a tuple"),
         ("split_by", (), "split_by must be a tuple"),
         ("key", ("id", "id"), "key names a column twice"),
@@ -67,6 +72,11 @@ def test_a_place_that_a_template_decides_is_judged_when_it_is_rendered() -> None
         table.rendered(lambda value: "lake/facts" if value == table.facts else value)
     with pytest.raises(ConfigurationError, match="must have its own path"):
         table.rendered(lambda value: table.bronze if value == table.facts else value)
+
+
+@pytest.mark.parametrize("name", ["i" * 100, "\U0001f600" * 50, "{{ var.value.instance }}" + "x" * 100])
+def test_the_longest_capture_instance_of_sql_server_and_a_template_are_accepted(name: str) -> None:
+    assert MssqlCdcTable(**{**GOOD, "capture_instance": name}).capture_instance == name
 
 
 def test_no_storage_option_is_in_the_repr_or_in_an_error() -> None:
