@@ -38,16 +38,20 @@ def _end(*_: Any) -> None:
 
 @contextmanager
 def ended_at_line(number: int) -> Iterator[Callable[[], bool]]:
-    """Send this process SIGTERM before the n-th line of the code that stages, commits and removes."""
-    left, sent = number, False
+    """Send this process SIGTERM before the n-th line of the code that stages, commits and removes.
+
+    A line counts once, when it runs for the first time.
+    """
+    seen: set[tuple[str, int]] = set()
+    sent = False
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left, sent
+        nonlocal sent
         if frame.f_code.co_filename not in TRACED:
             return None
         if event == "line" and not sent:
-            left -= 1
-            if left == 0:
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+            if len(seen) == number:
                 sent = True
                 os.kill(os.getpid(), signal.SIGTERM)
         return trace
