@@ -49,6 +49,7 @@ def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -
             "files_added": counts.files_added,
             "files_removed": counts.files_removed,
             "files_kept": counts.files_kept,
+            "bytes_added": counts.bytes_added,
         },
     )
     _write(order, silver, row, version=position.version)

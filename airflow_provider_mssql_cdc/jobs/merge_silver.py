@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged
@@ -12,8 +13,16 @@ from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
+from airflow_provider_mssql_cdc.lake.log import LogForgotten
 from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
-from airflow_provider_mssql_cdc.lake.silver.merge import MergeCommit, MergeRequest, SilverMoved, update_silver
+from airflow_provider_mssql_cdc.lake.silver.files import current_files
+from airflow_provider_mssql_cdc.lake.silver.merge import (
+    MergeCommit,
+    MergeRequest,
+    SilverMoved,
+    files_since,
+    update_silver,
+)
 from airflow_provider_mssql_cdc.lake.silver.table import (
     MERGE_EVENT,
     Silver,
@@ -30,7 +39,7 @@ from airflow_provider_mssql_cdc.model.plan import Attempt, ReadHorizon
 from airflow_provider_mssql_cdc.model.state import MergeCounts, SilverPosition
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, Consistency, consistency
 from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_uncertain_key, silver_key
-from airflow_provider_mssql_cdc.planning.merge import NoSnapshot, Rebuild, UpToDate, decide_merge
+from airflow_provider_mssql_cdc.planning.merge import MergeSince, NoSnapshot, Rebuild, UpToDate, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
@@ -48,12 +57,17 @@ class MergeOrder:
 
     :param silver: path or URI of the Delta table that holds the current state.
     :param wait_consistent: leave silver as it is until changes have passed the snapshot's horizon.
+    :param min_changed_share: leave silver as it is while fewer change rows than this share of its rows wait,
+        0.0 to 1.0.
+    :param max_delay_seconds: merge them in any case once the oldest is that old in bronze, in seconds.
     """
 
     table: MssqlCdcTable
     silver: str
     attempt: Attempt
     wait_consistent: bool = False
+    min_changed_share: float = 0.0
+    max_delay_seconds: int = 3600
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -174,6 +188,8 @@ def _merge_once(
             f"{order.table.label}: silver stays as it is: {past.reason}. mssql_cdc_changes reads them as far "
             f"as capture has come. {CAPTURE_MOVES}"
         )
+    if silver is not None and isinstance(decision, MergeSince) and (few := _too_few(order, silver, bronze)):
+        return Skipped(f"{order.table.label}: silver stays as it is: {few}")
     if silver is None or isinstance(decision, Rebuild):
         silver = _with_the_sources_key(order, bronze, silver, connect=connect)
     request = MergeRequest(
@@ -192,6 +208,29 @@ def _merge_once(
     if order.attempt.try_number > 1:
         remove_orphans(silver, run=order.attempt.run, up_to=commit.position.version)
     return merged
+
+
+def _too_few(order: MergeOrder, silver: Silver, bronze: Bronze) -> str | None:
+    """Why the changes that silver lacks are left to a later merge; None where they are merged now."""
+    if not order.min_changed_share:
+        return None
+    assert silver.position is not None
+    try:
+        waiting = files_since(bronze, silver.position.version)
+    except LogForgotten:
+        return None  # silver is rebuilt
+    if waiting.withdrawn or waiting.oldest is None:
+        return None  # a repair is not put off, and a position that moves costs next to nothing
+    rows = sum(file.rows for file in current_files(silver))
+    wanted = math.ceil(order.min_changed_share * rows)
+    due = waiting.oldest + timedelta(seconds=order.max_delay_seconds)
+    if waiting.rows >= wanted or order.started_at >= due:
+        return None
+    return (
+        f"{waiting.rows:,} change row(s) wait, fewer than the {wanted:,} that min_changed_share="
+        f"{order.min_changed_share} asks for at {rows:,} rows. A merge that starts at or after "
+        f"{due.isoformat(timespec='seconds')} takes them in any case (max_delay_seconds)"
+    )
 
 
 def _consistency(bronze: Bronze) -> Consistency | None:

@@ -216,7 +216,14 @@ def follow_table(worker: Worker, one: DatabaseTable, done: Done) -> None:
         extra = {"lsn": changes.until.text, "version": changes.version, "rows": changes.counts.rows}
         done.committed(one.table.bronze, extra)
     if one.silver is not None:
-        order = MergeOrder(one.table, one.silver, worker.attempt, options.wait_consistent)
+        order = MergeOrder(
+            one.table,
+            one.silver,
+            worker.attempt,
+            wait_consistent=options.wait_consistent,
+            min_changed_share=options.min_changed_share,
+            max_delay_seconds=options.max_delay_seconds,
+        )
         _merge(order, connect, done)
 
 

@@ -106,6 +106,7 @@ class MergeCounts:
     :param updated: rows that replaced a row of the same key.
     :param deleted: rows that were removed.
     :param files_kept: files that were not rewritten.
+    :param bytes_added: size of the files that were written, in bytes.
     """
 
     changed_keys: int = 0
@@ -115,3 +116,4 @@ class MergeCounts:
     files_added: int = 0
     files_removed: int = 0
     files_kept: int = 0
+    bytes_added: int = 0

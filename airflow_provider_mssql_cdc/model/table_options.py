@@ -13,6 +13,8 @@ class TableOptions:
 
     :param mode: ``"whole"``, or ``"chunked"`` for a table that takes longer than CDC's retention.
     :param wait_consistent: leave silver alone while it would be a mixture of two moments.
+    :param min_changed_share: leave silver alone while fewer change rows than this share of its rows wait.
+    :param max_delay_seconds: merge them in any case once the oldest has waited that long, in seconds.
     """
 
     mode: str = "whole"
@@ -29,6 +31,8 @@ class TableOptions:
     new_columns: str | None = None
     quiet_seconds: int = 3600
     wait_consistent: bool = False
+    min_changed_share: float = 0.0
+    max_delay_seconds: int = 3600
 
     def problems(self) -> list[str]:
         """One sentence for each value that cannot be used."""
@@ -61,6 +65,11 @@ def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"must be True or False, got {value!r}"
 
 
+def _share(value: Any) -> str | None:
+    good = value is not None and _number(value) is None and value <= 1
+    return None if good else f"must be a number from 0 to 1, got {value!r}"
+
+
 def _number(value: Any) -> str | None:
     good = value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
     return None if good else f"must be a number >= 0, got {value!r}"
@@ -81,4 +90,6 @@ _OPTION_CHECKS: dict[str, Callable[[Any], str | None]] = {
     "new_columns": _one_of(None, "null"),
     "quiet_seconds": _whole_number(0),
     "wait_consistent": _flag,
+    "min_changed_share": _share,
+    "max_delay_seconds": _whole_number(0),
 }

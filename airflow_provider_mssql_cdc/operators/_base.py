@@ -55,6 +55,12 @@ def not_negative(value: Any) -> str | None:
     return None if good else f"must be a number >= 0, got {value!r}"
 
 
+def share(value: Any) -> str | None:
+    """Check for a number from 0 to 1."""
+    good = not_negative(value) is None and value <= 1
+    return None if good else f"must be a number from 0 to 1, got {value!r}"
+
+
 def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     """Return a check for one of ``choices``, or a template."""
 

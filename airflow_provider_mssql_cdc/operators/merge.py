@@ -17,6 +17,7 @@ from airflow_provider_mssql_cdc.operators._base import (
     attempt_of,
     flag,
     flag_or_template,
+    share,
     text,
     with_own_alias,
 )
@@ -34,7 +35,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
     keys of new change rows and rewrites only the files that hold them. Silver has the captured columns,
     ``_start_lsn`` and ``_commit_ts``. Runs may be repeated and may run at the same time.
 
-    A run is skipped, with the reason, while bronze holds no snapshot that changes can continue. It returns
+    A run is skipped, with the reason, while bronze holds no snapshot that changes can continue, and while too
+    few changes wait (``min_changed_share``). It returns
     ``{"version", "rows", "bronze_version", "snapshot", "changes", "inserted", "updated", "deleted",
     "files_added", "files_removed", "rebuilt", "consistent", "consistent_after", "reason"}``; ``consistent``
     is true once changes have passed the snapshot's horizon, so that silver equals the source row by row.
@@ -43,6 +45,11 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
     :param silver: path or URI of the Delta table that receives the current state. (templated)
     :param wait_consistent: wait until changes have passed the snapshot's horizon before silver is written,
         so that readers never see rows of two moments. (templated)
+    :param min_changed_share: skip the merge while the change rows that wait are fewer than this share of
+        silver's rows, 0.0 to 1.0; 0.0 merges every time. Scattered changes rewrite nearly every file of
+        silver, however few they are.
+    :param max_delay_seconds: merge in any case once the oldest of them has been in bronze that long, in
+        seconds; for ``min_changed_share`` alone.
     :param wait_seconds: seconds to wait at most.
     :param poll_seconds: seconds between two checks of bronze.
     :param deferrable: False waits on the worker.
@@ -55,6 +62,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
     field_checks: ClassVar = {
         "silver": text,
         "wait_consistent": flag_or_template,
+        "min_changed_share": share,
+        "max_delay_seconds": at_least(0),
         "wait_seconds": at_least(0),
         "poll_seconds": at_least(1),
         "deferrable": flag,
@@ -66,6 +75,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         *,
         silver: str,
         wait_consistent: bool | str = False,
+        min_changed_share: float = 0.0,
+        max_delay_seconds: int = 3600,
         wait_seconds: int = 3600,
         poll_seconds: int = 60,
         deferrable: bool = True,
@@ -75,6 +86,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         super().__init__(**with_own_alias(kwargs, table=silver, announced=asset_events))
         self.silver = silver
         self.wait_consistent = wait_consistent
+        self.min_changed_share = min_changed_share
+        self.max_delay_seconds = max_delay_seconds
         self.wait_seconds = wait_seconds
         self.poll_seconds = poll_seconds
         self.deferrable = deferrable
@@ -95,6 +108,8 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             silver=self.silver,
             attempt=attempt_of(context),
             wait_consistent=as_flag(self.wait_consistent, name="wait_consistent"),
+            min_changed_share=self.min_changed_share,
+            max_delay_seconds=self.max_delay_seconds,
         )
         while isinstance(outcome := merge_silver(order, connect=self.connect), Waiting):
             self._wait(outcome)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -77,6 +79,7 @@ class MergeCommit:
             "files_added": self.counts.files_added,
             "files_removed": self.counts.files_removed,
             "files_kept": self.counts.files_kept,
+            "bytes_added": self.counts.bytes_added,
             "run_id": run_id,
         }
 
@@ -222,6 +225,7 @@ def _commit(
             files_added=len(staged),
             files_removed=len(removed),
             files_kept=len(before) - len(removed),
+            bytes_added=sum(file.size for file in staged),
         ),
         rebuilt=rebuilt,
     )
@@ -263,19 +267,21 @@ def _as_it_is(silver: Silver) -> MergeCommit:
     return MergeCommit(silver.version, sum(file.rows for file in files), position, counts)
 
 
-_ABSENT = object()
-
-
 @dataclass(frozen=True, slots=True)
 class FilesSince:
     """What commits since a version did to a table's rows, as files, decoded, each once.
 
     :param added: files that brought rows.
     :param withdrawn: files whose rows were there before and were taken out, as a repair does.
+    :param rows: in the files of ``added``, by the log; a file without statistics counts as none.
+    :param oldest: when the first of these commits was made, by the clock of the process that made it; None
+        without a commit that brought or took out rows.
     """
 
     added: tuple[str, ...]
     withdrawn: tuple[str, ...] = ()
+    rows: int = 0
+    oldest: datetime | None = None
 
 
 def files_since(bronze: Bronze, version: int) -> FilesSince:
@@ -290,17 +296,21 @@ def files_since(bronze: Bronze, version: int) -> FilesSince:
     """
     storage = TableStorage(bronze.location)
     history, infos, removing = _Moves(), list[dict[str, Any]](), set[int]()
+    oldest: datetime | None = None
     for number in range(version + 1, bronze.version + 1):
         actions = _actions(storage, number)
-        history.follow(actions)
-        infos.append({**next(iter(_of(actions, "commitInfo")), {}), "version": number})
+        info = {**next(iter(_of(actions, "commitInfo")), {}), "version": number}
+        if history.follow(actions) and oldest is None and "timestamp" in info:
+            oldest = datetime.fromtimestamp(info["timestamp"] / 1000, UTC)
+        infos.append(info)
         if removes_rows(actions):
             removing.add(number)
     _refuse_removal(bronze, first_removal(infos[::-1], removing.__contains__))
     added = dict.fromkeys(path for each in history.added for path in history.readable(each, storage))
     if gone := [path for path in history.withdrawn if storage.size(path) is None]:
         raise LogForgotten(f"file {gone[0]}, whose rows were taken out, is gone")
-    return FilesSince(tuple(added), tuple(history.withdrawn))
+    rows = sum(history.added.values())
+    return FilesSince(tuple(added), tuple(history.withdrawn), rows=rows, oldest=oldest)
 
 
 def _refuse_removal(bronze: Bronze, removal: dict[str, Any] | None) -> None:
@@ -314,22 +324,24 @@ class _Moves:
     """Files that brought rows, and where an OPTIMIZE has put them since."""
 
     def __init__(self) -> None:
-        self.added: dict[str, object] = {}
+        self.added: dict[str, int] = {}
         self.withdrawn: dict[str, None] = {}
         self.moved: dict[str, list[str]] = {}
 
-    def follow(self, actions: list[dict[str, Any]]) -> None:
-        """One commit."""
+    def follow(self, actions: list[dict[str, Any]]) -> bool:
+        """One commit; whether it brought rows or took some out."""
         adds, removes = _of(actions, "add"), _of(actions, "remove")
         rearranged = [unquote(add["path"]) for add in adds if not add.get("dataChange", True)]
         for remove in removes:
             path = unquote(remove["path"])
             if remove.get("dataChange", True):
-                if self.added.pop(path, _ABSENT) is _ABSENT:
+                if self.added.pop(path, None) is None:
                     self.withdrawn[path] = None
             else:
                 self.moved[path] = rearranged
-        self.added.update((unquote(add["path"]), None) for add in adds if add.get("dataChange", True))
+        brought = [add for add in adds if add.get("dataChange", True)]
+        self.added.update((unquote(add["path"]), _records(add)) for add in brought)
+        return bool(brought) or any(remove.get("dataChange", True) for remove in removes)
 
     def readable(self, path: str, storage: TableStorage) -> Iterator[str]:
         if storage.size(path) is not None:
@@ -339,6 +351,10 @@ class _Moves:
                 yield from self.readable(moved, storage)
         else:
             raise LogForgotten(f"file {path}, which brought rows, is gone")
+
+
+def _records(add: dict[str, Any]) -> int:
+    return int(json.loads(add.get("stats") or "{}").get("numRecords") or 0)
 
 
 def _of(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

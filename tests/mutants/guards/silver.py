@@ -237,4 +237,18 @@ MUTANTS = (
         "True",
         f"{COSTS}::test_files_that_cannot_hold_a_changed_key_are_not_even_opened",
     ),
+    Mutant(
+        "silver: changes that wait are merged once they are old",
+        "_too_few",
+        "waiting.rows >= wanted or order.started_at >= due",
+        "waiting.rows >= wanted",
+        "tests/unit/jobs/test_merge_silver.py::test_few_changes_are_left_to_a_later_merge_until_they_are_many_or_old",
+    ),
+    Mutant(
+        "silver: a repair is not left to a later merge",
+        "_too_few",
+        "waiting.withdrawn or waiting.oldest is None",
+        "waiting.oldest is None",
+        "tests/unit/jobs/test_merge_silver.py::test_neither_a_new_silver_nor_a_repair_is_left_to_a_later_merge",
+    ),
 )

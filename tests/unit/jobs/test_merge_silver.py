@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc import MssqlCdcTable
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, StateDamaged, UnsupportedKey
+from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.model.plan import Attempt
@@ -284,3 +288,70 @@ def test_a_facts_row_that_the_run_did_not_live_to_write_is_written_by_the_next(
     assert again.version == first.version
     lake.merged()
     assert len(lake.facts()) == 1
+
+
+LATER = datetime.now(UTC) + timedelta(days=1)
+FEW: dict[str, Any] = {"min_changed_share": 0.2, "max_delay_seconds": 3600}
+
+
+def test_few_changes_are_left_to_a_later_merge_until_they_are_many_or_old(
+    world: ChangesWorld, lake: Lake
+) -> None:
+    world.bootstrap()
+    lake.merged()
+    world.insert(101, 102)
+    world.changes()
+    held, version = lake.rows(), DeltaTable(lake.silver).version()
+    left = lake.merge(**FEW)
+    assert isinstance(left, Skipped)
+    assert "2 change row(s) wait, fewer than the 6 that min_changed_share=0.2 asks for at 30" in left.reason
+    assert (lake.rows(), DeltaTable(lake.silver).version()) == (held, version)
+
+    assert lake.merged(**FEW, started_at=LATER).counts.inserted == 2
+    assert lake.rows() == world.source()
+
+    for some in ((201, 202, 203), (204, 205, 206)):
+        world.insert(*some)
+        world.changes()
+    assert isinstance(lake.merge(**(FEW | {"min_changed_share": 0.5})), Skipped)
+    assert lake.merged(**FEW | {"min_changed_share": 0.18}).counts.inserted == 6
+    assert lake.rows() == world.source()
+
+
+def test_a_position_that_moves_without_rows_is_merged_at_once(world: ChangesWorld, lake: Lake) -> None:
+    world.bootstrap()
+    lake.merged()
+    world.tick()
+    world.changes(quiet_seconds=0)
+    assert lake.merged(**FEW).position.version == world.state.version
+
+
+def test_neither_a_new_silver_nor_a_repair_is_left_to_a_later_merge(world: ChangesWorld, lake: Lake) -> None:
+    world.bootstrap()
+    assert lake.merged(**FEW).rebuilt
+    begin = world.tick(60)
+    world.insert(101)
+    world.tick(60)
+    world.changes()
+    assert isinstance(lake.merge(**FEW), Skipped)
+    lake.merged()
+    repaired = world.interval(begin - timedelta(seconds=30), begin + timedelta(seconds=30))
+    assert isinstance(repaired, ChangesDone)
+    assert repaired.event == "repair"
+    assert lake.merged(**FEW).counts.updated == 1
+    assert lake.rows() == world.source()
+
+
+def test_a_merge_says_how_many_bytes_it_wrote(world: ChangesWorld, lake: Lake) -> None:
+    world.bootstrap()
+    lake.merged()
+    world.insert(101)
+    world.changes()
+    merged = lake.merged()
+    newest = max(Path(lake.silver).glob("silver-*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    assert merged.counts.files_added == 1
+    assert merged.counts.bytes_added == newest.stat().st_size
+    details = [json.loads(row["detail"]) for row in lake.facts()]
+    assert [each["bytes_added"] for each in details if each["silver_version"] == merged.version] == [
+        merged.counts.bytes_added
+    ]
