@@ -65,7 +65,7 @@ distributed: .venv-distributed/.made ## a database of 40 tables by Celery worker
 	@touch $@
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
-	$(COLLECTING) $(PYTEST) $(PLAIN) tests/dags $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/dags $(ARGS)
 
 test-grammar: $(VENV)/.made .venv-grammar/.made ## what was sent and accepted, parsed by Microsoft's T-SQL grammar
 	MSSQL_CDC_TEST_STATEMENTS="$(STATEMENTS)" $(RUN) -m tests.grammar.check --parser .venv-grammar/bin/python $(GRAMMAR_ARGS)
