@@ -104,7 +104,7 @@ def _asked(
             ("asked", key),
             lambda link, *v: answer(link.session, *v),
             *(v.sql for v in text),
-            deterministic=False,
+            deterministic=True,  # within a statement: of constants it is asked once, and not for every row
             bound=True,
         )
         return Typed(sql, _named(compiler, type_), True, all(v.constant for v in values))
