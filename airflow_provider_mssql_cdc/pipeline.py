@@ -33,6 +33,7 @@ def mssql_cdc_pipeline(
     complete_tasks: int = 2,
     max_failed_tables: int = 0,
     pool: str | None = None,
+    sessions_per_task: int = 1,
     asset_events: bool = True,
     default_args: dict[str, Any] | None = None,
     **task_arguments: Any,
@@ -54,6 +55,9 @@ def mssql_cdc_pipeline(
     :param complete_tasks: mapped tasks of ``complete``.
     :param max_failed_tables: how many tables may fail in a run that ends well.
     :param pool: of all tasks; a pool per source server limits the load on it.
+    :param sessions_per_task: how many tables a task of ``read`` (a pack), ``complete`` or ``follow`` has in
+        work at the same time, each on a session of its own: the server serves up to the pool's slots times
+        this many. They share the memory that one table may take.
     :param asset_events: announce what was committed on the asset of each Delta table.
     :param default_args: of the task group.
     :param task_arguments: any other argument of an Airflow operator, for all tasks.
@@ -79,7 +83,13 @@ def mssql_cdc_pipeline(
             **slots,
             **unmapped,
         )
-        mapped = {"database": database, "plan_task_id": plan.task_id, "outlets": outlets, **task_arguments}
+        mapped = {
+            "database": database,
+            "plan_task_id": plan.task_id,
+            "sessions_per_task": sessions_per_task,
+            "outlets": outlets,
+            **task_arguments,
+        }
         ends: list[Any] = [plan]
         task_ids: dict[str, str | None] = {"read": None, "complete": None, "follow": None}
         if "load" in parts:
@@ -126,7 +136,8 @@ def _refuse_wrong_arguments(group_id: str, given: dict[str, Any]) -> None:
         problems.append(f"database must be an MssqlCdcDatabase, got {type(database).__name__}")
     if isinstance(parts, str) or not parts or not set(parts) <= set(_PARTS):
         problems.append(f'parts must be "load", "follow" or both in a tuple, got {parts!r}')
-    least = {"max_tasks": 4, "max_waves": 1, "follow_tasks": 1, "complete_tasks": 1, "max_failed_tables": 0}
+    least = {"max_tasks": 4, "max_failed_tables": 0}
+    least |= dict.fromkeys(("max_waves", "follow_tasks", "complete_tasks", "sessions_per_task"), 1)
     for name, fewest in least.items():
         value = given[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < fewest:

@@ -13,6 +13,7 @@ from airflow_provider_mssql_cdc.jobs.merge_facts import write_merge_facts, write
 from airflow_provider_mssql_cdc.jobs.source_table import loadable_table
 from airflow_provider_mssql_cdc.jobs.task import OnStep, Skipped, Waiting, unwatched
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
+from airflow_provider_mssql_cdc.lake.delta_table import stored_bytes
 from airflow_provider_mssql_cdc.lake.log import LogForgotten
 from airflow_provider_mssql_cdc.lake.schema import described, refuse_deletion_vectors
 from airflow_provider_mssql_cdc.lake.silver.files import current_files
@@ -42,6 +43,7 @@ from airflow_provider_mssql_cdc.planning.keys import refuse_other_key, refuse_un
 from airflow_provider_mssql_cdc.planning.merge import MergeSince, NoSnapshot, Rebuild, UpToDate, decide_merge
 from airflow_provider_mssql_cdc.source.measure import check_key, count_rows
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
+from airflow_provider_mssql_cdc.task_memory import turn_of
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
@@ -201,7 +203,9 @@ def _merge_once(
         run_id=order.attempt.run_id,
         passed=past.passed,
     )
-    commit = update_silver(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
+    # The keys of a merge and their images grow with the changes; a silver that is up to date reads nothing.
+    with turn_of(lambda: 0 if isinstance(decision, UpToDate) else stored_bytes(bronze.table)):
+        commit = update_silver(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
     on_step("committed")
     merged = _said(order, silver, bronze, commit=commit, past=past)
     on_step("reported")

@@ -4,101 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
-from airflow_provider_mssql_cdc.errors import LoginFailed, MssqlCdcError, ServerUnreachable
+from airflow_provider_mssql_cdc.database import DatabaseTable
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.complete_snapshot import CompletedSnapshot, complete_snapshot
 from airflow_provider_mssql_cdc.jobs.complete_waves import complete_waves
+from airflow_provider_mssql_cdc.jobs.each_table import ASKED_AHEAD, Done, Worker, each_table, failure_of
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
 from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.jobs.plan_chunks import ChunkedRequest, plan_chunks
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
-from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting, storage_failed
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.facts import facts_together
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, WaveOutcome
-from airflow_provider_mssql_cdc.model.database_items import (
-    Announcement,
-    PackOutcome,
-    ReadItem,
-    TableFailure,
-    TableRef,
-    ToComplete,
-)
+from airflow_provider_mssql_cdc.model.database_items import PackOutcome, ReadItem, TableRef, ToComplete
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedRange
-from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
-from airflow_provider_mssql_cdc.source.gathered import SourceName, gather_ahead
-from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Done:
-    """What has been done to one table so far: it stays done when what comes after it fails.
-
-    :param told: for the result; JSON types.
-    """
-
-    told: dict[str, Any] = field(default_factory=dict)
-    announcements: list[Announcement] = field(default_factory=list)
-
-    def committed(self, uri: str, extra: Mapping[str, Any]) -> None:
-        self.announcements.append(Announcement(canonical_uri(uri), extra))
-
-
-Job = Callable[["Worker", DatabaseTable, TableRef, Done], None]
-"""The work at one table of a pack."""
-
-
-ASKED_AHEAD = 25
-"""Tables that ``follow`` asks the catalog about in one round trip: what was asked is good for a minute."""
-
-_ALL_TABLES_SHARE = (ServerUnreachable, LoginFailed)
-"""The next table would wait for the same timeout and fail alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """What the jobs of one task share.
-
-    :param sessions: by isolation level, the kept session of this task.
-    :param with_storage: a table with the options of its object store.
-    """
-
-    database: MssqlCdcDatabase
-    attempt: Attempt
-    sessions: Callable[[str | None], Connect]
-    with_storage: Callable[[MssqlCdcTable], MssqlCdcTable]
-
-    def table_of(self, ref: TableRef) -> DatabaseTable:
-        return self.with_options(self.database.table_of(ref.name, ref.instance))
-
-    def with_options(self, one: DatabaseTable) -> DatabaseTable:
-        return replace(one, table=self.with_storage(one.table))
-
-    def connect(self, one: DatabaseTable) -> Connect:
-        return self.sessions(one.table.isolation)
-
-    def ask_ahead(self, refs: Iterable[TableRef]) -> None:
-        """Ask the catalog about many tables at once; only a saving, so a failure is left to their jobs."""
-        by_isolation: dict[str | None, list[SourceName]] = {}
-        try:
-            for table in (self.database.table_of(ref.name, ref.instance).table for ref in refs):
-                name = SourceName(table.capture_instance, table.source)
-                by_isolation.setdefault(table.isolation, []).append(name)
-            for isolation, names in by_isolation.items():
-                with self.sessions(isolation)() as session:
-                    gather_ahead(session, names)
-        except MssqlCdcError as exc:
-            log.debug("tables are asked about one by one: %s", exc)
 
 
 def read_item(worker: Worker, item: ReadItem) -> PackOutcome:
@@ -136,38 +64,11 @@ def complete_tables(
 
 
 def follow_tables(worker: Worker, tables: Iterable[TableRef]) -> PackOutcome:
-    """Changes and merge of each table, one after the other."""
+    """Changes and merge of each table."""
     with facts_together():
         return each_table(
             worker, tables, lambda worker, one, _, done: follow_table(worker, one, done), ahead=ASKED_AHEAD
         )
-
-
-def each_table(
-    worker: Worker, tables: Iterable[TableRef], job: Job, *, ahead: int | None = None
-) -> PackOutcome:
-    """One after the other; a table that fails keeps no other from its turn.
-
-    :param ahead: how many tables the catalog is asked about in one round trip; None for each by its job.
-    """
-    outcome, refs = PackOutcome(), list(tables)
-    shared: TableFailure | None = None
-    for number, ref in enumerate(refs):
-        if shared is not None:
-            outcome.failures[ref.name] = shared
-            continue
-        if ahead and number % ahead == 0:
-            worker.ask_ahead(refs[number : number + ahead])
-        done = Done()
-        try:
-            job(worker, worker.table_of(ref), ref, done)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the next table has its turn
-            failure = outcome.failures[ref.name] = failure_of(ref.name, exc)
-            shared = failure if isinstance(exc, _ALL_TABLES_SHARE) else None
-        if done.told:
-            outcome.tables[ref.name] = done.told
-        outcome.announcements += done.announcements
-    return outcome
 
 
 def load_table(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
@@ -332,14 +233,3 @@ def chunked_request(attempt: Attempt, one: DatabaseTable, ref: TableRef, *, max_
 
 def _is_staged(result: Mapping[str, Any] | None) -> bool:
     return result is not None and result.get("staged") is not None
-
-
-def failure_of(name: str, exc: Exception) -> TableFailure:
-    """Log it, and say it as ``report`` will."""
-    if isinstance(exc, OSError):
-        exc = storage_failed(name, exc)
-    failure = TableFailure.of(exc)
-    log.error("%s: %s: %s", name, failure.error, failure.message)
-    if not isinstance(exc, MssqlCdcError):  # not foreseen: the frames say more than the message
-        log.error("%s: where it failed", name, exc_info=exc)
-    return failure

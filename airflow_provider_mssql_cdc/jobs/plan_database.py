@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.database import DatabaseTable, MssqlCdcDatabase
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.jobs.packs import Worker, failure_of
+from airflow_provider_mssql_cdc.jobs.each_table import Worker, failure_of
 from airflow_provider_mssql_cdc.jobs.plan_loads import DatabaseRequest, KnownTable, LoadPlanner, Work
 from airflow_provider_mssql_cdc.lake.bronze import open_bronze
 from airflow_provider_mssql_cdc.lake.facts import facts_together

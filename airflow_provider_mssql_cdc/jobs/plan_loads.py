@@ -11,7 +11,8 @@ from typing import Any
 
 from airflow_provider_mssql_cdc.database import DatabaseTable
 from airflow_provider_mssql_cdc.errors import ConfigurationError
-from airflow_provider_mssql_cdc.jobs.packs import Worker, chunked_request, failure_of
+from airflow_provider_mssql_cdc.jobs.each_table import Worker, failure_of
+from airflow_provider_mssql_cdc.jobs.packs import chunked_request
 from airflow_provider_mssql_cdc.jobs.plan_chunks import plan_chunks
 from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snapshot
 from airflow_provider_mssql_cdc.jobs.task import Skipped

@@ -111,6 +111,11 @@ def stored_files(table: DeltaTable, columns: Sequence[str] = ()) -> list[StoredF
     return [_stored_file(action, columns) for action in actions.select(known).to_pylist()]
 
 
+def stored_bytes(table: DeltaTable) -> int:
+    """The size of all files of the handle's version."""
+    return sum(read_all(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist())
+
+
 def _stored_file(action: dict[str, Any], columns: Sequence[str]) -> StoredFile:
     bounds = {name: (action.get(f"min.{name}"), action.get(f"max.{name}")) for name in columns}
     nulls = {name: action.get(f"null_count.{name}") for name in columns}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -99,20 +100,27 @@ class _Kept:
 
 
 class _Together:
-    """Rows of one task's jobs that have not been committed yet, by their table's location."""
+    """Rows of one task's jobs that have not been committed yet, by their table's location.
+
+    For the threads of a task; :meth:`commit` is called when the others have ended.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[TableLocation, _Kept] = {}
+        self._lock = threading.RLock()
 
     def add(self, location: TableLocation, row: FactsRow, identifier: str) -> bool:
-        if not self.absent(location, [identifier]):
-            return False
-        self._of(location).rows[identifier] = replace(row, written_at=row.written_at or datetime.now(UTC))
+        with self._lock:
+            if not self.absent(location, [identifier]):
+                return False
+            written_at = row.written_at or datetime.now(UTC)
+            self._of(location).rows[identifier] = replace(row, written_at=written_at)
         return True
 
     def absent(self, location: TableLocation, identifiers: Sequence[str]) -> list[str]:
-        kept = self._of(location)
-        return [one for one in _absent(kept.table, identifiers) if one not in kept.rows]
+        with self._lock:
+            kept = self._of(location)
+            return [one for one in _absent(kept.table, identifiers) if one not in kept.rows]
 
     def commit(self) -> None:
         for location, kept in self._kept.items():

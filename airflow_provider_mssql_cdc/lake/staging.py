@@ -24,6 +24,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlannedRange, StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn, SnapshotHeader
 from airflow_provider_mssql_cdc.planning.merge import SNAPSHOT_ROW
+from airflow_provider_mssql_cdc.task_memory import share_of
 
 log = logging.getLogger(__name__)
 
@@ -128,10 +129,10 @@ def _difference(read: pa.Schema, planned: pa.Schema) -> str:
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
     """Collect batches up to the size of a row group; a batch that is larger is taken apart."""
     collected: list[pa.RecordBatch] = []
-    size = 0
+    size, most_bytes = 0, share_of(ROW_GROUP_BYTES)
     for batch in batches:
-        for piece in _pieces(batch):
-            if collected and size + piece.nbytes > ROW_GROUP_BYTES:
+        for piece in _pieces(batch, most_bytes):
+            if collected and size + piece.nbytes > most_bytes:
                 yield collected
                 collected, size = [], 0
             collected.append(piece)
@@ -140,9 +141,9 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
         yield collected
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Slices, which copy nothing, of about the size of a row group at most; empty batches have none."""
-    count = max(1, -(-batch.nbytes // ROW_GROUP_BYTES))
+    count = max(1, -(-batch.nbytes // most_bytes))
     rows = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

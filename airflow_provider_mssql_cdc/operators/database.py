@@ -23,8 +23,8 @@ from airflow_provider_mssql_cdc.planning.report import RunReport, report_of
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.packs import Worker
-    from airflow_provider_mssql_cdc.source.kept import KeptSession
+    from airflow_provider_mssql_cdc.jobs.each_table import Worker
+    from airflow_provider_mssql_cdc.source.kept import TaskSessions
     from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 __all__ = [
@@ -49,17 +49,26 @@ class MssqlCdcDatabaseTask(CdcTask):
 
     :param database: which tables, from where and to where. (templated)
     :param plan_task_id: the task whose items these are.
+    :param sessions_per_task: how many tables are in work at the same time, each on a session of its own.
     """
 
     template_fields: Sequence[str] = ("database",)
 
-    def __init__(self, *, database: MssqlCdcDatabase, plan_task_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        database: MssqlCdcDatabase,
+        plan_task_id: str | None = None,
+        sessions_per_task: int = 1,
+        **kwargs: Any,
+    ) -> None:
         if not isinstance(database, MssqlCdcDatabase):
             raise ConfigurationError(f"database must be an MssqlCdcDatabase, got {type(database).__name__}")
         super().__init__(**kwargs)
         self.database = database
         self.plan_task_id = plan_task_id
-        self._sessions: dict[str | None, KeptSession] = {}
+        self.sessions_per_task = sessions_per_task
+        self._sessions: TaskSessions | None = None
         self._stopped = False
 
     @property
@@ -68,34 +77,30 @@ class MssqlCdcDatabaseTask(CdcTask):
 
     def worker(self, context: Context) -> Worker:
         """What the jobs of this task share; the hook is imported here, not where the DAG is parsed."""
-        from airflow_provider_mssql_cdc.jobs.packs import Worker
+        from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
+        from airflow_provider_mssql_cdc.jobs.each_table import Worker
+        from airflow_provider_mssql_cdc.source.kept import TaskSessions
 
-        return Worker(self.database, attempt_of(context), self._kept, _storage_asked_once())
+        hook = MssqlCdcHook(self.database.mssql_conn_id)
+        self._sessions = TaskSessions(lambda isolation: hook.session(isolation=isolation))
+        if self._stopped:  # looked at last: the signal may come at any line
+            self._sessions.cancel()
+        return Worker(
+            self.database, attempt_of(context), self._sessions, _storage_asked_once(), self.sessions_per_task
+        )
 
     def execute(self, context: Context) -> Any:
         try:
             return super().execute(context)
         finally:
-            for session in self._sessions.values():
-                session.close()
+            if self._sessions is not None:
+                self._sessions.close()
 
     def on_kill(self) -> None:
-        """End the query on the server, and begin none; what was committed stays, the next try goes on."""
+        """End the queries on the server, and begin none; what was committed stays, the next try goes on."""
         self._stopped = True
-        for session in list(self._sessions.values()):
-            session.cancel()
-
-    def _kept(self, isolation: str | None) -> KeptSession:
-        """One session per isolation level, which the tables use one after the other."""
-        from airflow_provider_mssql_cdc.hooks.mssql_cdc import MssqlCdcHook
-        from airflow_provider_mssql_cdc.source.kept import KeptSession
-
-        if isolation not in self._sessions:
-            hook = MssqlCdcHook(self.database.mssql_conn_id)
-            self._sessions[isolation] = KeptSession(lambda: hook.session(isolation=isolation))
-        if self._stopped:  # looked at last: the signal may come at any line
-            self._sessions[isolation].cancel()
-        return self._sessions[isolation]
+        if self._sessions is not None:
+            self._sessions.cancel()
 
     def pulled(self, context: Context, key: str) -> dict[str, Any]:
         """What ``plan`` pushed under a key; empty when it did not come so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import os
 import queue
@@ -103,9 +104,9 @@ class DriverSocket:
 
     def shut_down(self) -> None:
         """End the connection under the driver; does not wait."""
-        if self._socket is not None:
+        if (duplicate := self._socket) is not None:  # another thread may release it meanwhile
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
         """Close the duplicate; the connection is closed when the driver has closed its own."""
@@ -170,7 +171,9 @@ class DriverThread:
     def submit(self, job: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
         self._last = future
-        self._jobs.put((future, job))
+        # What the caller's context says holds for its job too: the share of a buffer (task_memory).
+        context = contextvars.copy_context()
+        self._jobs.put((future, lambda: context.run(job)))
         return future
 
     def wait_idle(self, seconds: float) -> bool:

@@ -19,8 +19,9 @@ from airflow_provider_mssql_cdc.errors import ConnectionBroken, MssqlCdcError
 from airflow_provider_mssql_cdc.source import driver_thread
 from airflow_provider_mssql_cdc.source.driver_thread import DriverThread, refuse_unreachable
 from airflow_provider_mssql_cdc.source.errors import translate
-from airflow_provider_mssql_cdc.source.reader import BatchQueue, Driver, DriverConnection
+from airflow_provider_mssql_cdc.source.reader import QUEUE_BYTES, BatchQueue, Driver, DriverConnection
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.task_memory import share_of
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class GuardedConnection:
         connection, doing = self._connection, f"reading {stream.table}"
         if connection is None:
             raise RuntimeError("the session is not open")
-        waiting = BatchQueue()
+        waiting = BatchQueue(max_bytes=share_of(QUEUE_BYTES))
         self._reading = waiting
         job = self._submit(lambda: _fill(waiting, connection, stream))
         try:
@@ -124,7 +125,7 @@ class GuardedConnection:
             self._reading = None
             self._settle(job)
 
-    def cancel(self) -> None:
+    def cancel(self, *, wait: bool = True) -> None:
         """End what runs on the server, from a signal handler or another thread; nothing goes on after it.
 
         The connection is cut: the server ends the statement of a client that is gone. The drivers' own ways
@@ -132,11 +133,13 @@ class GuardedConnection:
         that it is to end, holding Python's lock.
         """
         self._ended = self._ended or "it was cancelled"
-        if self._reading is not None:
-            self._reading.close()
-        if self._thread is not None and self._thread.busy:
+        # The session's own thread may close it at the same time: each is looked at once.
+        reading, thread = self._reading, self._thread
+        if reading is not None:
+            reading.close()
+        if thread is not None and thread.busy:
             self._socket.shut_down()
-            self._thread.wait_idle(CANCEL_SECONDS)
+            thread.wait_idle(CANCEL_SECONDS if wait else 0)
 
     def close(self) -> None:
         """Close the connection. Idempotent; never raises or blocks."""

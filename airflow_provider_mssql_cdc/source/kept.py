@@ -1,8 +1,9 @@
-"""Keep one session open for many jobs, one after the other: what a job calls ``connect``."""
+"""Keep sessions open for many jobs: what a job calls ``connect``."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -54,11 +55,14 @@ class KeptSession:
             raise ConnectionBroken("this task was killed, so it does not connect")
         return self._session
 
-    def cancel(self) -> None:
-        """End the running statement and lend no more sessions; callable from a signal handler or a thread."""
+    def cancel(self, *, wait: bool = True) -> None:
+        """End the running statement and lend no more sessions; callable from a signal handler or a thread.
+
+        :param wait: a few seconds at most, for the statement's end.
+        """
         self._cancelled = True
         if (session := self._session) is not None:
-            session.cancel()
+            session.cancel(wait=wait)
 
     def close(self) -> None:
         """Close the connection; the next job opens another. Idempotent, never raises."""
@@ -67,6 +71,49 @@ class KeptSession:
             session.close()
 
     def __enter__(self) -> KeptSession:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class TaskSessions:
+    """The sessions of one task: of each thread its own, one per isolation level.
+
+    Both drivers let threads share their module but no connection (PEP 249, ``threadsafety`` 1), and a job
+    rests on all of its answers being one session's. It is a context manager; close it on the main thread,
+    when the others have ended.
+
+    :param opens: makes a session of an isolation level that is not open yet.
+    """
+
+    def __init__(self, opens: Callable[[str | None], SourceSession]) -> None:
+        self._opens = opens
+        self._kept: dict[tuple[int, str | None], KeptSession] = {}
+        self.cancelled = False
+
+    def __call__(self, isolation: str | None) -> KeptSession:
+        """Return the calling thread's session; it connects when the first job asks for it."""
+        key = threading.get_ident(), isolation
+        if key not in self._kept:
+            self._kept[key] = KeptSession(lambda: self._opens(isolation))
+        if self.cancelled:  # looked at last: the signal may come at any line
+            self._kept[key].cancel()
+        return self._kept[key]
+
+    def cancel(self) -> None:
+        """End the running statements and lend no more sessions; callable from a signal handler."""
+        self.cancelled = True
+        for wait in (False, True):  # all of them are cut before one is waited for
+            for session in list(self._kept.values()):
+                session.cancel(wait=wait)
+
+    def close(self) -> None:
+        """Close all connections. Idempotent, never raises."""
+        for session in list(self._kept.values()):
+            session.close()
+
+    def __enter__(self) -> TaskSessions:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -23,6 +23,7 @@ from airflow_provider_mssql_cdc.source.reader import (
     marked_answers,
 )
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.task_memory import share_of
 from airflow_provider_mssql_cdc.tsql.statement import Statement, counted, in_one_batch, with_literals
 
 # MSSQLException comes up from db-lib without its DB-API wrapping while rows are fetched
@@ -136,11 +137,11 @@ def _chunks(cursor: Any, schema: pa.Schema, *, most: int) -> Iterator[list[tuple
     """Rows until there are ``most`` of them or their texts and bytes reach :data:`CHUNK_BYTES`."""
     wide = [index for index, field in enumerate(schema) if field.type in (pa.string(), pa.binary())]
     rows: list[tuple[Any, ...]] = []
-    size = 0
+    size, most_bytes = 0, share_of(CHUNK_BYTES)
     for row in cursor:
         rows.append(row)
         size += sum(row[index].__sizeof__() for index in wide)
-        if len(rows) >= most or size >= CHUNK_BYTES:
+        if len(rows) >= most or size >= most_bytes:
             del row  # else its values live until the next one comes
             yield rows
             rows, size = [], 0

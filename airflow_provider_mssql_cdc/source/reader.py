@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
+from airflow_provider_mssql_cdc.task_memory import share_of
 from airflow_provider_mssql_cdc.tsql.statement import ENDED, Statement
 
 BATCH_ROWS = 16_384
@@ -116,7 +117,7 @@ class FetchSize:
     def __init__(self, batch_rows: int, *, large_objects: bool) -> None:
         self._most = min(batch_rows, _LARGE_OBJECT_ROWS) if large_objects else batch_rows
         # The next value may be many times as wide as all before it, and is there twice while it is decoded.
-        self._bytes = _LARGE_OBJECT_BYTES if large_objects else BATCH_BYTES
+        self._bytes = share_of(_LARGE_OBJECT_BYTES if large_objects else BATCH_BYTES)
         self._widest = 1.0
         self.rows = min(1 if large_objects else _FIRST_FETCH, self._most)
 
@@ -132,8 +133,9 @@ def assembled(batches: Iterable[pa.RecordBatch], *, batch_rows: int) -> Iterator
     """Join small batches up to ``batch_rows`` rows or :data:`BATCH_BYTES`; large ones pass as they are."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
+    most_bytes = share_of(BATCH_BYTES)
     for batch in batches:
-        if waiting and (rows + batch.num_rows > batch_rows or size + batch.nbytes > BATCH_BYTES):
+        if waiting and (rows + batch.num_rows > batch_rows or size + batch.nbytes > most_bytes):
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0
         waiting.append(batch)

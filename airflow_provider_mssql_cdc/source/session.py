@@ -259,9 +259,9 @@ class SourceSession:
         self.open()
         yield from self._guarded.stream(Stream(statement, schema, batch_rows, table))
 
-    def cancel(self) -> None:
+    def cancel(self, *, wait: bool = True) -> None:
         """End what runs on the server, from a signal handler or another thread; the session is over then."""
-        self._guarded.cancel()
+        self._guarded.cancel(wait=wait)
 
     def close(self) -> None:
         """Close the connection. Idempotent; never raises or blocks."""

@@ -87,7 +87,7 @@ def pass_the_horizon(server: EmbeddedSqlServer) -> None:
 def test_one_run_loads_every_table_and_the_next_one_follows_them(
     shop: EmbeddedSqlServer, tmp_path: Path
 ) -> None:
-    dag = dag_of(database_at(tmp_path), "loads_all")
+    dag = dag_of(database_at(tmp_path), "loads_all", sessions_per_task=3)
     first = run(dag)
     report = returned(first, "erp.report")
     assert first.state == "success"
@@ -253,6 +253,8 @@ def events_of(dag_run: Any) -> list[str]:
         ({"parts": ("load", "merge")}, "parts must be"),
         ({"max_tasks": 3}, "max_tasks must be an integer >= 4, got 3"),
         ({"follow_tasks": 0}, "follow_tasks must be an integer >= 1"),
+        ({"sessions_per_task": 0}, "sessions_per_task must be an integer >= 1, got 0"),
+        ({"sessions_per_task": True}, "sessions_per_task must be an integer >= 1, got True"),
         ({"max_failed_tables": -1}, "max_failed_tables must be an integer >= 0"),
         ({"database": "erp"}, "database must be an MssqlCdcDatabase, got str"),
         ({"asset_events": 1}, "asset_events must be True or False"),

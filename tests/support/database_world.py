@@ -9,13 +9,14 @@ from typing import Any
 
 from airflow_provider_mssql_cdc import MssqlCdcDatabase
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
-from airflow_provider_mssql_cdc.jobs.packs import Worker, complete_tables, follow_tables, read_item
+from airflow_provider_mssql_cdc.jobs.each_table import Worker
+from airflow_provider_mssql_cdc.jobs.packs import complete_tables, follow_tables, read_item
 from airflow_provider_mssql_cdc.jobs.plan_database import plan_database
 from airflow_provider_mssql_cdc.jobs.plan_loads import DatabaseRequest
 from airflow_provider_mssql_cdc.model.database_items import DatabasePlan, ReadItem, TableRef, ToComplete
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.planning.report import RunReport, report_of
-from airflow_provider_mssql_cdc.source.kept import KeptSession
+from airflow_provider_mssql_cdc.source.kept import TaskSessions
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings, DriverName
 from tests.support.delta_rows import delta_rows
@@ -33,9 +34,11 @@ class DatabaseWorld:
         *,
         driver: DriverName | None = None,
         login: str = "sa",
+        tables_at_once: int = 1,
         **arguments: Any,
     ) -> None:
         self.server, self.folder, self.driver, self.login = server, folder, driver, login
+        self.tables_at_once = tables_at_once
         given: dict[str, Any] = {
             "mssql_conn_id": "erp",
             "include": ("*.*",),
@@ -49,6 +52,7 @@ class DatabaseWorld:
         self.run_id = 0
         self.port: int | None = None  # None: the server's
         self.sessions = 0
+        self._of_tasks: list[TaskSessions] = []
         self.results: dict[tuple[str, int], Result] = {}
 
     def session(self, isolation: str | None) -> SourceSession:
@@ -69,13 +73,15 @@ class DatabaseWorld:
 
     def worker(self, task: str, number: int = -1, try_number: int = 1) -> Worker:
         """What one try of one task has, its sessions its own."""
-        kept: dict[str | None, KeptSession] = {}
-
-        def sessions(isolation: str | None) -> KeptSession:
-            return kept.setdefault(isolation, KeptSession(lambda: self.session(isolation)))
-
         attempt = Attempt("erp", f"run_{self.run_id}", task, number, try_number)
-        return Worker(self.database, attempt, sessions, lambda table: table)
+        sessions = TaskSessions(self.session)
+        self._of_tasks.append(sessions)
+        return Worker(self.database, attempt, sessions, lambda table: table, self.tables_at_once)
+
+    def close(self) -> None:
+        """End the sessions of all tasks so far, as each task does at its end."""
+        while self._of_tasks:
+            self._of_tasks.pop().close()
 
     def plan(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 JOBS = "tests/unit/jobs/test_database.py"
+AT_ONCE = "tests/unit/jobs/test_tables_at_once.py"
 VALUE = "tests/unit/test_database.py"
 PACKS = "tests/unit/planning/test_packs.py"
 TRACKED = "tests/unit/model/test_tracked.py"
@@ -14,21 +15,21 @@ TRIED_AGAIN = f"{PIPELINE}::test_a_pack_is_tried_again_for_what_is_left_and_sing
 MUTANTS = (
     Mutant(
         "database: a table that fails does not end the turn of the next",
-        "each_table",
-        "failure = outcome.failures[ref.name] = failure_of(ref.name, exc)",
+        "_Turns._take_one",
+        "failure = self._failed[ref.name] = failure_of(ref.name, exc)",
         "raise",
         f"{JOBS}::test_each_table_that_fails_is_told_with_its_error_and_the_others_are_done",
     ),
     Mutant(
         "database: what is committed stays told when what follows fails",
-        "each_table",
+        "_Turns.outcome",
         "outcome.announcements += done.announcements",
         "pass",
         f"{JOBS}::test_what_was_committed_is_announced_also_when_what_follows_fails",
     ),
     Mutant(
         "database: without a server no table is waited for after the first",
-        "each_table",
+        "_Turns._take_one",
         "isinstance(exc, _ALL_TABLES_SHARE)",
         "False",
         f"{JOBS}::test_when_no_server_answers_a_task_does_not_wait_for_each_table",
@@ -95,5 +96,54 @@ MUTANTS = (
         "table.transaction_version(name) is None",
         "True",
         "tests/unit/lake/test_facts.py::test_a_row_that_another_task_wrote_meanwhile_is_not_doubled",
+    ),
+    Mutant(
+        "tables at once: what a task writes together is its threads' too",
+        "_at_once",
+        "pool.submit(contextvars.copy_context().run, turns.take)",
+        "pool.submit(turns.take)",
+        f"{AT_ONCE}::test_they_are_loaded_and_followed_as_if_one_came_after_the_other",
+    ),
+    Mutant(
+        "tables at once: a session is one thread's",
+        "TaskSessions.__call__",
+        "key = threading.get_ident(), isolation",
+        "key = 0, isolation",
+        f"{AT_ONCE}::test_so_many_are_read_at_the_same_moment",
+    ),
+    Mutant(
+        "tables at once: what ends the wait ends the threads",
+        "_at_once",
+        "sessions.cancel()",
+        "pass",
+        f"{AT_ONCE}::test_what_ends_the_waiting_thread_ends_the_others_and_keeps_what_was_done",
+    ),
+    Mutant(
+        "tables at once: after a kill no table is begun",
+        "_Turns._not_worth_trying",
+        "self.worker.sessions.cancelled",
+        "False",
+        f"{AT_ONCE}::test_a_kill_ends_all_sessions_and_the_next_try_does_what_is_left",
+    ),
+    Mutant(
+        "tables at once: after a kill no large merge is begun",
+        "turn_of",
+        "shared.has_ended()",
+        "False",
+        f"{AT_ONCE}::test_a_killed_task_begins_no_large_merge",
+    ),
+    Mutant(
+        "tables at once: large merges take turns",
+        "turn_of",
+        "size() <= SMALL_BYTES",
+        "True",
+        f"{AT_ONCE}::test_of_large_merges_one_is_done_at_a_time_and_small_ones_do_not_wait",
+    ),
+    Mutant(
+        "tables at once: a row group is shared out",
+        "_row_groups",
+        "share_of(ROW_GROUP_BYTES)",
+        "ROW_GROUP_BYTES",
+        f"{AT_ONCE}::test_all_of_them_together_hold_the_rows_that_one_may_hold",
     ),
 )

@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "it survives: a statement of a task that ran too long is ended on the server",
         "DriverSocket.shut_down",
-        "self._socket.shutdown(socket.SHUT_RDWR)",
+        "duplicate.shutdown(socket.SHUT_RDWR)",
         "pass",
         f"{DAG_ERRORS}::test_a_task_that_runs_too_long_ends_its_query_on_the_server_and_its_files_go_with_the_next_commit",
     ),

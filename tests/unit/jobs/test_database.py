@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,16 @@ MakeWorld = Callable[..., DatabaseWorld]
 
 
 @pytest.fixture
-def make_world(server: EmbeddedSqlServer, tmp_path: Path) -> MakeWorld:
-    def make(**arguments: Any) -> DatabaseWorld:
-        return DatabaseWorld(server, tmp_path, **arguments)
+def make_world(server: EmbeddedSqlServer, tmp_path: Path) -> Iterator[MakeWorld]:
+    made: list[DatabaseWorld] = []
 
-    return make
+    def make(**arguments: Any) -> DatabaseWorld:
+        made.append(DatabaseWorld(server, tmp_path, **arguments))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
 
 
 def pass_the_horizon(server: EmbeddedSqlServer) -> None:
