@@ -18,6 +18,7 @@ Event = Literal[
     "changes",
     "repair",
     "merge",
+    "reconcile",
     "gap",
     "schema_change",
     "capture_instance_switched",

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 from airflow_provider_mssql_cdc.model.source_table import (
     BINARY_TYPES,
@@ -144,6 +147,26 @@ def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
     if sql_type.name == "rowversion":
         return BoundText(f"CONVERT(binary(8), {marker.text}, 1)", marker.parameters)
     return BoundText(f"CAST({marker.text} AS {sql_type.declaration})", marker.parameters)
+
+
+def text_of_value(sql_type: SqlType, value: Any) -> str:
+    """A value as the lake holds it as the text of a bound, which :func:`typed_bound` turns back.
+
+    :param value: of a column without a user's cast; no NULL.
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, bytes):
+        return "0x" + value.hex().upper()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, datetime):
+        # datetime has steps of 1/300 s, printed with three digits; its CAST refuses more of them.
+        digits = "milliseconds" if sql_type.name == "datetime" else "microseconds"
+        return value.isoformat(timespec="seconds" if sql_type.name == "smalldatetime" else digits)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _char_bound(sql_type: SqlType, value: str, name: str) -> BoundText:

@@ -25,6 +25,7 @@ from airflow_provider_mssql_cdc.tsql.bounds import (
 from airflow_provider_mssql_cdc.tsql.predicates import (
     Predicate,
     all_of,
+    any_of,
     as_predicate,
     at_most,
     equals,
@@ -254,6 +255,28 @@ def select_range(
     pieces = range_pieces(split_by, key_range)
     head = f"SELECT {select_list}\nFROM {table_name(table)}"
     return Statement("\nUNION ALL\n".join(head + piece.where for piece in pieces), merged_parameters(pieces))
+
+
+def select_keys(
+    table: SourceTable, columns: Sequence[PlannedColumn], key: Sequence[Column], keys: Sequence[Bound]
+) -> Statement:
+    """The rows of some keys, as the server compares them; result columns as those of :func:`select_range`.
+
+    :param keys: at least one, without NULLs; a statement has at most 2,100 parameters.
+    """
+    # Microsoft Learn, "Maximum capacity specifications for SQL Server": parameters per stored procedure.
+    select_list = ",\n       ".join(
+        f"{column.projection} AS {quote_identifier(result_name(column.lake.name))}" for column in columns
+    )
+    wanted = as_predicate(
+        any_of(
+            all_of(
+                (equals(column, bound[at], f"k{number}_{at}") for at, column in enumerate(key)), word=" AND "
+            )
+            for number, bound in enumerate(keys)
+        )
+    )
+    return Statement(f"SELECT {select_list}\nFROM {table_name(table)}{wanted.where}", dict(wanted.parameters))
 
 
 def count_range(table: SourceTable, split_by: Sequence[Column], key_range: KeyRange) -> Statement:

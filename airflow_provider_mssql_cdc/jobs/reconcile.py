@@ -1,0 +1,174 @@
+"""Reconcile one item: read it once, wait until silver is as far, compare row by row, report."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mssql_cdc.jobs.facts import write_signed
+from airflow_provider_mssql_cdc.jobs.plan_reconcile import ReconcileOrder, open_tables
+from airflow_provider_mssql_cdc.jobs.read_reconcile import read_item
+from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.compare import Comparison, compare
+from airflow_provider_mssql_cdc.lake.reconcile import ReconcileTable
+from airflow_provider_mssql_cdc.lake.silver.table import Silver
+from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
+from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
+from airflow_provider_mssql_cdc.model.reconcile import Found, ReadRows, ReconcileItem
+from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, consistency
+
+if TYPE_CHECKING:
+    from airflow_provider_mssql_cdc.source.kept import Connect
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one item found.
+
+    :param silver_lsn: how far silver's changes reached when it was compared, as text.
+    """
+
+    item: ReconcileItem
+    found: Found
+    read_lsn: str
+    silver_lsn: str
+    left_out: dict[str, str]
+
+    def to_xcom(self) -> dict[str, Any]:
+        """JSON types; no key value, whatever ``show_keys`` says."""
+        counts = ("rows_source", "rows_silver", "equal", "moved")
+        failures = ("missing", "extra", "different", "unexplained")
+        return {
+            **self.item.to_xcom(),
+            **{name: getattr(self.found, name) for name in (*counts, *failures)},
+            "columns": self.found.columns,
+            "left_out": self.left_out,
+            "read_lsn": self.read_lsn,
+            "silver_lsn": self.silver_lsn,
+        }
+
+
+def reconcile_item(
+    order: ReconcileOrder, item: ReconcileItem, *, connect: Connect
+) -> Reconciled | Skipped | Waiting:
+    """Read one item once, wait until silver is past what was read, compare, report.
+
+    Called again after a wait it goes on with the rows that it has read.
+
+    :raises ReplicaBehind: the server that answers is older than silver's snapshot.
+    """
+    opened = open_tables(order)
+    if isinstance(opened, Skipped):
+        return opened
+    bronze, silver = opened
+    reports = ReconcileTable(silver)
+    key = _note_key(order, item)
+    read = reports.noted(key)
+    assert silver.position is not None
+    if read is not None and read.read_at_lsn < silver.position.snapshot:
+        log.info(
+            "%s: silver has a newer snapshot than %s was read at; it is read again", order.label, item.label
+        )
+        reports.forget(key, read)
+        read = None
+    if read is None:
+        read = read_item(order, item, reports, bronze, silver, connect=connect)
+        reports.note(key, read)
+    if read.until is None:
+        bronze.reload()
+        coverage = bronze.state.coverage
+        assert coverage is not None
+        past = consistency(read.horizon, coverage.changes, stamp=read_changes_state(bronze.table).stamp)
+        if not past.passed:
+            return Waiting(f"{order.label}: {item.label} waits: {past.reason}. {CAPTURE_MOVES}")
+        read = replace(read, until=coverage.changes)
+        reports.note(key, read)
+        silver.reload()
+    assert silver.position is not None
+    assert read.until is not None
+    if silver.position.changes < read.until:
+        return Waiting(
+            f"{order.label}: {item.label} waits: silver's changes end at {silver.position.changes} and have "
+            f"to reach {read.until}; a merge brings them"
+        )
+    return _compared(order, item, reports, bronze.reload(), silver, read, key=key)
+
+
+def _note_key(order: ReconcileOrder, item: ReconcileItem) -> str:
+    """Names what this try of this task has read; another try reads again."""
+    attempt = order.attempt
+    said = f"{attempt.run} {attempt.map_index} {attempt.try_number} {item.cycle} {item.tile} {item.bucket}"
+    return hashlib.sha256(said.encode()).hexdigest()[:24]
+
+
+# -- the comparison
+
+
+def _compared(
+    order: ReconcileOrder,
+    item: ReconcileItem,
+    reports: ReconcileTable,
+    bronze: Bronze,
+    silver: Silver,
+    read: ReadRows,
+    *,
+    key: str,
+) -> Reconciled:
+    assert silver.position is not None
+    assert read.until is not None
+    comparison = Comparison(
+        silver=silver,
+        bronze=bronze,
+        rows=reports.staged(read.rows),
+        asked=None if read.asked is None else reports.staged(read.asked),
+        after=read.read_at_lsn,
+        until=read.until,
+        show_keys=order.show_keys,
+    )
+    found = compare(comparison)
+    end = silver.position.changes
+    reports.record(item, read, found, silver_lsn=end, run_id=order.attempt.run_id)
+    _write_facts(order, item, silver, read, found)
+    reports.forget(key, read)
+    log.info(
+        "%s: %s: %d rows of the source, %d of silver; %d equal, %d moved and explained, %d missing, "
+        "%d extra, %d different, %d unexplained; read at %s, silver at %s",
+        *(order.label, item.label, found.rows_source, found.rows_silver, found.equal, found.moved),
+        *(found.missing, found.extra, found.different, found.unexplained, read.read_at_lsn, end),
+    )
+    for name, reason in read.left_out.items():
+        log.info("%s: column %s is not compared: %s", order.label, name, reason)
+    return Reconciled(item, found, read.read_at_lsn.text, end.text, dict(read.left_out))
+
+
+def _write_facts(
+    order: ReconcileOrder, item: ReconcileItem, silver: Silver, read: ReadRows, found: Found
+) -> None:
+    assert silver.position is not None
+    number = item.bucket if item.tile is None else item.tile
+    row = FactsRow(
+        event="reconcile",
+        target=silver.location.uri,
+        source=silver.identity.label,
+        snapshot=silver.position.snapshot,
+        rows=found.rows_source,
+        min_lsn=read.read_at_lsn,
+        end_lsn=silver.position.changes,
+        detail={
+            "item": "keys" if item.tile is None else "tile",
+            "number": number,
+            "cycle": item.cycle,
+            **{name: getattr(found, name) for name in ("rows_silver", "equal", "moved", "missing", "extra")},
+            **{name: getattr(found, name) for name in ("different", "unexplained", "columns")},
+            "left_out": dict(read.left_out),
+        },
+    )
+    said = f"{item.label} {order.attempt.run} {order.attempt.try_number}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:12]
+    identifier = f"{facts_identifier(silver.location.uri, 'reconcile', read.read_at_lsn, number)}.{digest}"
+    write_signed(order.table, row, attempt=order.attempt, identifier=identifier, started_at=order.started_at)

@@ -1,0 +1,163 @@
+"""Compare rows read from the source with silver's, and judge the keys that changed meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_mssql_cdc.lake.bronze import Bronze
+from airflow_provider_mssql_cdc.lake.reconcile import as_rows, change_rows_of, key_schema, silver_rows, tuples
+from airflow_provider_mssql_cdc.lake.schema import is_large
+from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
+from airflow_provider_mssql_cdc.lake.silver.table import Silver
+from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.reconcile import Found
+from airflow_provider_mssql_cdc.planning.reconcile import ChangeRow, Judge, Kind, Row, differing
+
+KEYS_SHOWN = 20
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows of both sides.
+
+    :param rows: read from the source; its columns are those that are compared, silver's key among them.
+    :param asked: keys that were looked up, so that their absence from ``rows`` counts; None for a tile.
+    :param after: L; changes above it may or may not be in ``rows``.
+    :param until: H, which no commit seen by the read is above.
+    """
+
+    silver: Silver
+    bronze: Bronze
+    rows: pa.Table
+    asked: pa.Table | None
+    after: Lsn
+    until: Lsn
+    show_keys: bool = False
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows.column_names)
+
+    @property
+    def key_places(self) -> list[int]:
+        return [self.columns.index(name) for name in self.silver.key]
+
+
+def compare(comparison: Comparison) -> Found:
+    """Every row read, and every key asked for, against silver.
+
+    A key that no change in bronze names since L has to be equal on both sides. Of one that a change names,
+    the row read has to be one of its states from L to H, and silver's row its state at silver's position.
+    """
+    read = _by_key(comparison.rows, comparison.key_places)
+    asked = {} if comparison.asked is None else _by_key(comparison.asked, range(len(comparison.silver.key)))
+    found = Found(rows_source=comparison.rows.num_rows)
+    if not read and not asked:
+        return found
+    keys = _key_set(comparison, {**asked, **read})
+    held = _by_key(silver_rows(comparison.silver, keys, comparison.columns), comparison.key_places)
+    found.rows_silver = sum(map(len, held.values()))
+    changes = _changes(comparison, keys)
+    judge = Judge(_large(comparison))
+    for key in {**asked, **read}:
+        rows: list[Row] | list[None] = read.get(key) or [None]
+        for row in rows:
+            _judge_key(comparison, judge, found, key, row, held.get(key, []), changes.get(key, []))
+    return found
+
+
+def _judge_key(
+    comparison: Comparison,
+    judge: Judge,
+    found: Found,
+    key: Key,
+    row: Row | None,
+    held: list[Row],
+    changes: list[ChangeRow],
+) -> None:
+    silver = held[0] if held else None
+    if len(held) > 1:
+        _fail(comparison, found, key, "extra", ())
+        return
+    if not changes:
+        kind: Kind | None = None
+        if row != silver:
+            kind = "missing" if silver is None else "extra" if row is None else "different"
+        if kind is None:
+            found.equal += 1
+        else:
+            _fail(comparison, found, key, kind, _columns_of(comparison, row, silver))
+        return
+    played = judge.states(changes)
+    expected = played[-1][1]
+    if not judge.explains(row, played, until=comparison.until.text):
+        _fail(comparison, found, key, "unexplained", ())
+    elif (kind := judge.compare(silver, expected)) is not None:
+        state = next(iter(expected)) if len(expected) == 1 else None
+        image = None if state is None else state.image
+        _fail(comparison, found, key, kind, _columns_of(comparison, image, silver))
+    else:
+        found.moved += 1
+
+
+def _columns_of(comparison: Comparison, one: Row | None, other: Row | None) -> tuple[str, ...]:
+    if one is None or other is None:
+        return ()
+    return tuple(comparison.columns[at] for at in differing(one, other))
+
+
+def _fail(comparison: Comparison, found: Found, key: Key, kind: Kind, columns: tuple[str, ...]) -> None:
+    setattr(found, kind, getattr(found, kind) + 1)
+    for name in columns:
+        found.columns[name] = found.columns.get(name, 0) + 1
+    if len(found.keys) < KEYS_SHOWN:
+        shown = [str(value) for value in key] if comparison.show_keys else _hashed(comparison.salt, key)
+        found.keys.append({"key": shown, "kind": kind, "columns": list(columns)})
+
+
+def _hashed(salt: bytes, key: Key) -> str:
+    """One key of one report keeps one hash; nobody can try values against it without the salt."""
+    return hashlib.sha256(salt + repr(key).encode()).hexdigest()[:16]
+
+
+def _by_key(rows: pa.Table, places: Iterable[int]) -> dict[Key, list[Row]]:
+    """Rows as tuples, by their key; two rows of one key may have been read while it passed between them."""
+    found: defaultdict[Key, list[Row]] = defaultdict(list)
+    places = tuple(places)
+    for row in tuples(rows):
+        found[tuple(row[at] for at in places)].append(row)
+    return dict(found)
+
+
+def _key_set(comparison: Comparison, keys: Mapping[Key, Any]) -> KeySet:
+    return KeySet(as_rows(list(keys), key_schema(comparison.silver)))
+
+
+def _large(comparison: Comparison) -> frozenset[int]:
+    schema = comparison.bronze.schema
+    return frozenset(at for at, name in enumerate(comparison.columns) if is_large(schema.field(name)))
+
+
+def _changes(comparison: Comparison, keys: KeySet) -> dict[Key, list[ChangeRow]]:
+    """The changes of these keys above L, as far as silver has them."""
+    position = comparison.silver.position
+    assert position is not None
+    rows = change_rows_of(
+        comparison.bronze, keys, comparison.columns, after=comparison.after, until=position.changes
+    )
+    found: defaultdict[Key, list[ChangeRow]] = defaultdict(list)
+    order = ("_start_lsn", "_command_id", "_seqval", "_operation")
+    for lsn, command, seqval, operation, *image in tuples(rows.select([*order, *comparison.columns])):
+        change = ChangeRow(lsn, command, seqval, operation, tuple(image))
+        found[tuple(image[at] for at in comparison.key_places)].append(change)
+    return dict(found)
