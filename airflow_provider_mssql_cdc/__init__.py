@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.operators._base import delta_asset
     from airflow_provider_mssql_cdc.pipeline import mssql_cdc_pipeline
     from airflow_provider_mssql_cdc.table import MssqlCdcTable
-    from airflow_provider_mssql_cdc.task_groups import mssql_cdc_bootstrap
+    from airflow_provider_mssql_cdc.task_groups import mssql_cdc_bootstrap, mssql_cdc_reconcile
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "delta_asset",
     "mssql_cdc_bootstrap",
     "mssql_cdc_pipeline",
+    "mssql_cdc_reconcile",
 ]
 
 _HOMES = {
@@ -31,6 +32,7 @@ _HOMES = {
     "MssqlCdcTable": "airflow_provider_mssql_cdc.table",
     "mssql_cdc_bootstrap": "airflow_provider_mssql_cdc.task_groups",
     "mssql_cdc_pipeline": "airflow_provider_mssql_cdc.pipeline",
+    "mssql_cdc_reconcile": "airflow_provider_mssql_cdc.task_groups",
 }
 
 

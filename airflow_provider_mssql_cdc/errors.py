@@ -168,6 +168,10 @@ class StateDamaged(PermanentError):
     """Bronze's transactions contradict its rows or its log."""
 
 
+class SilverDiffers(PermanentError):
+    """A reconcile has found rows of silver that do not equal the source's."""
+
+
 class IncompletePlan(PermanentError):
     """Ranges of a plan, or files that they staged, are missing."""
 

@@ -1,7 +1,8 @@
-"""``mssql_cdc_bootstrap``: load one table by a task group of plan, read (mapped) and complete."""
+"""Task groups of one table: ``mssql_cdc_bootstrap`` loads it, ``mssql_cdc_reconcile`` proves its silver."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,13 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcChunkOperator,
     MssqlCdcCompleteOperator,
     MssqlCdcPlanOperator,
+    MssqlCdcReconcileOperator,
+    MssqlCdcReconcilePlanOperator,
     MssqlCdcSnapshotOperator,
 )
 from airflow_provider_mssql_cdc.operators._base import wrong_arguments
 from airflow_provider_mssql_cdc.operators.plan import unusable_in_mode
+from airflow_provider_mssql_cdc.operators.reconcile import refuse_wrong_group
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
 
 _DEFAULTS: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=30)}
@@ -76,9 +80,7 @@ def mssql_cdc_bootstrap(
     """
     given = {name: value for name, value in locals().items() if name != "task_arguments"}
     _refuse_wrong_arguments(group_id, given)
-    group = TaskGroup(group_id)
-    # A task group's default_args override the DAG's, and the DAG's must override our defaults.
-    group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
+    group = _group(group_id, default_args)
     if pool is not None:  # an argument overrides default_args, which our default must not do
         task_arguments["pool"] = pool
     # Only mapped tasks can render the label; on the others it would fail the task.
@@ -120,6 +122,87 @@ def mssql_cdc_bootstrap(
             **unmapped,
             **given_outlets,
         )
+    return group
+
+
+def mssql_cdc_reconcile(
+    *,
+    group_id: str,
+    table: MssqlCdcTable,
+    silver: str,
+    share: float = 1 / 30,
+    rows_per_tile: int = 100_000,
+    sample_keys: bool = True,
+    columns: Sequence[str] | None = None,
+    counts_only: bool = False,
+    show_keys: bool = False,
+    fail_on_difference: bool = True,
+    wait_seconds: int = 21_600,
+    poll_seconds: int = 60,
+    deferrable: bool = True,
+    pool: str | None = None,
+    default_args: dict[str, Any] | None = None,
+    **task_arguments: Any,
+) -> TaskGroup:
+    """Compare a share of silver with the source: a task group of ``plan`` and ``compare`` (mapped).
+
+    ``compare`` waits until silver is past what it has read, so changes and merges have to go on in another
+    DAG, or in another run of this one. See ``MssqlCdcReconcilePlanOperator`` and
+    ``MssqlCdcReconcileOperator`` for the parameters.
+
+    :param group_id: id of the task group.
+    :param table: the source table and its Delta tables. (templated)
+    :param silver: path or URI of the Delta table to prove. (templated)
+    :param share: of the tiles, and of silver's keys, that one run compares.
+    :param rows_per_tile: target rows of one tile.
+    :param sample_keys: look some of silver's keys up in the source as well.
+    :param columns: columns to compare; None compares all that can be.
+    :param counts_only: compare which keys there are, and no other column.
+    :param show_keys: report keys that fail as they are; else as salted hashes.
+    :param fail_on_difference: fail when something differs.
+    :param wait_seconds: seconds to wait at most for silver.
+    :param poll_seconds: seconds between two checks.
+    :param deferrable: False waits on the worker.
+    :param pool: pool of both tasks, by default that of ``default_args``.
+    :param default_args: default arguments of the task group.
+    :param task_arguments: other arguments of an Airflow operator, for both tasks.
+    """
+    given = {name: value for name, value in locals().items() if name != "task_arguments"}
+    refuse_wrong_group(group_id, given)
+    group = _group(group_id, default_args)
+    if pool is not None:
+        task_arguments["pool"] = pool
+    unmapped = {name: value for name, value in task_arguments.items() if name != "map_index_template"}
+    with group:
+        plan = MssqlCdcReconcilePlanOperator(
+            task_id="plan",
+            table=table,
+            silver=silver,
+            share=share,
+            rows_per_tile=rows_per_tile,
+            sample_keys=sample_keys,
+            **unmapped,
+        )
+        MssqlCdcReconcileOperator.partial(
+            task_id="compare",
+            table=table,
+            silver=silver,
+            columns=columns,
+            counts_only=counts_only,
+            show_keys=show_keys,
+            fail_on_difference=fail_on_difference,
+            wait_seconds=wait_seconds,
+            poll_seconds=poll_seconds,
+            deferrable=deferrable,
+            **task_arguments,
+        ).expand(item=plan.output)
+    return group
+
+
+def _group(group_id: str, default_args: dict[str, Any] | None) -> TaskGroup:
+    group = TaskGroup(group_id)
+    # A task group's default_args override the DAG's, and the DAG's must override our defaults.
+    group.default_args = {**_DEFAULTS, **group.dag.default_args, **group.default_args, **(default_args or {})}
     return group
 
 

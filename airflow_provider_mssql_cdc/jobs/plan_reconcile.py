@@ -43,6 +43,8 @@ class ReconcileOrder:
     :param columns: lake names of the columns to compare; None for all.
     :param counts_only: compare which keys there are, and no other column.
     :param show_keys: report keys that fail as they are; else as hashes.
+    :param sample_keys: look some of silver's keys up in the source as well.
+    :param max_items: tiles and samples of one run at most.
     """
 
     table: MssqlCdcTable
@@ -53,6 +55,8 @@ class ReconcileOrder:
     columns: Sequence[str] | None = None
     counts_only: bool = False
     show_keys: bool = False
+    sample_keys: bool = True
+    max_items: int = 1000
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -73,11 +77,14 @@ def plan_reconcile(order: ReconcileOrder, *, connect: Connect) -> list[Reconcile
     cycle = reports.cycle()
     if cycle is None or not cycle.open_tiles:
         cycle = _new_cycle(order, reports, connect=connect)
-    wanted = math.ceil(order.share * len(cycle.tiles))
+    wanted = min(math.ceil(order.share * len(cycle.tiles)), max(1, order.max_items - order.sample_keys))
+    tiles = [ReconcileItem(cycle.name, tile) for tile in cycle.open_tiles[:wanted]]
+    if not order.sample_keys:
+        return tiles
     rows = sum(file.rows for file in current_files(silver))
     buckets = max(math.ceil(1 / order.share), math.ceil(rows / SAMPLED_KEYS))
     sample = ReconcileItem(cycle.name, None, cycle.samples % buckets, buckets)
-    return [*(ReconcileItem(cycle.name, tile) for tile in cycle.open_tiles[:wanted]), sample]
+    return [*tiles, sample]
 
 
 def _new_cycle(order: ReconcileOrder, reports: ReconcileTable, *, connect: Connect) -> Cycle:

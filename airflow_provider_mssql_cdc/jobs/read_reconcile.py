@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.kept import Connect
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
-_PARAMETERS = 400
+_KEYS_AT_ONCE = {"one column": 400, "several": 40}
+"""Keys of one statement: an IN list of parameters, or conditions joined by OR."""
 
 
 def read_item(
@@ -158,7 +159,7 @@ def _looked_up(
             "values have no exact text. Tiles prove such a table: leave the keys out with sample_keys=False"
         )
     sources = [column.source for column in key]
-    at_once = max(1, _PARAMETERS // len(key) // 2)
+    at_once = _KEYS_AT_ONCE["one column" if len(key) == 1 else "several"]
     order = [list(_key_names(source)).index(column.lake.name) for column in key]
     for start in range(0, len(keys), at_once):
         bounds: list[Bound] = [

@@ -39,6 +39,27 @@ class Reconciled:
     silver_lsn: str
     left_out: dict[str, str]
 
+    @property
+    def problem(self) -> str | None:
+        """One sentence with its remedy when silver is not proven; None when it is."""
+        found = self.found
+        if found.failed:
+            counts = ", ".join(
+                f"{getattr(found, name):,} {name}"
+                for name in ("missing", "extra", "different", "unexplained")
+                if getattr(found, name)
+            )
+            columns = f" (columns: {', '.join(found.columns)})" if found.columns else ""
+            return (
+                f"silver is not the source's state: {counts} of {found.compared:,} keys{columns}. The keys "
+                "are in <silver>_reconcile, hashed unless show_keys=True. Find out who else writes silver or "
+                "the source's change tables; mssql_cdc_bootstrap(resnapshot=True) and a merge then make "
+                "silver right"
+            )
+        if not found.compared and (found.rows_source or found.rows_silver):
+            return "nothing was compared although there are rows"
+        return None
+
     def to_xcom(self) -> dict[str, Any]:
         """JSON types; no key value, whatever ``show_keys`` says."""
         counts = ("rows_source", "rows_silver", "equal", "moved")

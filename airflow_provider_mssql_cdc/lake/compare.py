@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.reconcile import as_rows, change_rows_of, key_schema, silver_rows, tuples
+from airflow_provider_mssql_cdc.lake.reconcile import change_rows_of, silver_rows, tuples
 from airflow_provider_mssql_cdc.lake.schema import is_large
 from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
@@ -59,21 +60,61 @@ def compare(comparison: Comparison) -> Found:
     A key that no change in bronze names since L has to be equal on both sides. Of one that a change names,
     the row read has to be one of its states from L to H, and silver's row its state at silver's position.
     """
-    read = _by_key(comparison.rows, comparison.key_places)
-    asked = {} if comparison.asked is None else _by_key(comparison.asked, range(len(comparison.silver.key)))
-    found = Found(rows_source=comparison.rows.num_rows)
-    if not read and not asked:
+    found, rows, asked = Found(rows_source=comparison.rows.num_rows), comparison.rows, comparison.asked
+    names = comparison.silver.key
+    wanted = rows.select(names) if asked is None else pa.concat_tables([asked, rows.select(names)])
+    if not wanted.num_rows:
         return found
-    keys = _key_set(comparison, {**asked, **read})
-    held = _by_key(silver_rows(comparison.silver, keys, comparison.columns), comparison.key_places)
-    found.rows_silver = sum(map(len, held.values()))
+    keys = KeySet(wanted)
+    held = silver_rows(comparison.silver, keys, comparison.columns)
     changes = _changes(comparison, keys)
-    judge = Judge(_large(comparison))
-    for key in {**asked, **read}:
-        rows: list[Row] | list[None] = read.get(key) or [None]
-        for row in rows:
-            _judge_key(comparison, judge, found, key, row, held.get(key, []), changes.get(key, []))
+    found.rows_silver = held.num_rows
+    plain = _plainly_equal(rows, held, changes, keys)
+    found.equal = pc.sum(plain).as_py() or 0
+    rest = rows.filter(pc.invert(plain))
+    open_keys = {} if asked is None else dict.fromkeys(tuples(_without(asked, rows.filter(plain), keys)))
+    read = _by_key(rest, comparison.key_places)
+    of_rest = _by_key(_only(held, rest, asked, keys), comparison.key_places)
+    by_key, judge = _change_rows(comparison, changes), Judge(_large(comparison))
+    for key in {**open_keys, **read}:
+        alternatives: list[Row] | list[None] = read.get(key) or [None]
+        for row in alternatives:
+            _judge_key(comparison, judge, found, key, row, of_rest.get(key, []), by_key.get(key, []))
     return found
+
+
+def _plainly_equal(rows: pa.Table, held: pa.Table, changes: pa.Table, keys: KeySet) -> pa.ChunkedArray:
+    """For each row read whether silver has it once, equal in every column, and no change names its key.
+
+    Whatever this leaves is judged value by value; so are keys that it has put together wrongly, because
+    the key columns are compared like all others.
+    """
+    codes, theirs = _codes(rows, keys), _codes(held, keys)
+    counts = pc.value_counts(theirs)
+    once = counts.field("values").filter(pc.equal(counts.field("counts"), 1))
+    plain = pc.and_not(pc.is_in(codes, value_set=once), pc.is_in(codes, value_set=_codes(changes, keys)))
+    aligned = held.take(pc.index_in(codes, value_set=theirs))
+    for name in rows.column_names:
+        one, other = rows.column(name), aligned.column(name)
+        same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(pc.is_null(one), pc.is_null(other)))
+        plain = pc.and_(plain, same)
+    return plain
+
+
+def _codes(rows: pa.Table, keys: KeySet) -> pa.Array:
+    """The number of each row's key."""
+    codes = keys.positions(rows).cast(pa.int64())
+    return codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+
+
+def _without(asked: pa.Table, proven: pa.Table, keys: KeySet) -> pa.Table:
+    return asked.filter(pc.invert(pc.is_in(_codes(asked, keys), value_set=_codes(proven, keys))))
+
+
+def _only(held: pa.Table, rest: pa.Table, asked: pa.Table | None, keys: KeySet) -> pa.Table:
+    """Silver's rows of the keys that are judged one by one."""
+    codes = [_codes(each, keys) for each in (rest, asked) if each is not None]
+    return held.filter(pc.is_in(_codes(held, keys), value_set=pa.concat_arrays(codes)))
 
 
 def _judge_key(
@@ -139,25 +180,26 @@ def _by_key(rows: pa.Table, places: Iterable[int]) -> dict[Key, list[Row]]:
     return dict(found)
 
 
-def _key_set(comparison: Comparison, keys: Mapping[Key, Any]) -> KeySet:
-    return KeySet(as_rows(list(keys), key_schema(comparison.silver)))
-
-
 def _large(comparison: Comparison) -> frozenset[int]:
     schema = comparison.bronze.schema
     return frozenset(at for at, name in enumerate(comparison.columns) if is_large(schema.field(name)))
 
 
-def _changes(comparison: Comparison, keys: KeySet) -> dict[Key, list[ChangeRow]]:
+def _changes(comparison: Comparison, keys: KeySet) -> pa.Table:
     """The changes of these keys above L, as far as silver has them."""
     position = comparison.silver.position
     assert position is not None
-    rows = change_rows_of(
+    return change_rows_of(
         comparison.bronze, keys, comparison.columns, after=comparison.after, until=position.changes
     )
+
+
+_ORDER = ("_start_lsn", "_command_id", "_seqval", "_operation")
+
+
+def _change_rows(comparison: Comparison, changes: pa.Table) -> dict[Key, list[ChangeRow]]:
     found: defaultdict[Key, list[ChangeRow]] = defaultdict(list)
-    order = ("_start_lsn", "_command_id", "_seqval", "_operation")
-    for lsn, command, seqval, operation, *image in tuples(rows.select([*order, *comparison.columns])):
+    for lsn, command, seqval, operation, *image in tuples(changes.select([*_ORDER, *comparison.columns])):
         change = ChangeRow(lsn, command, seqval, operation, tuple(image))
         found[tuple(image[at] for at in comparison.key_places)].append(change)
     return dict(found)

@@ -6,6 +6,10 @@ from airflow_provider_mssql_cdc.operators.complete import MssqlCdcCompleteOperat
 from airflow_provider_mssql_cdc.operators.merge import MssqlCdcMergeOperator
 from airflow_provider_mssql_cdc.operators.on_call import MssqlCdcAbandonOperator, MssqlCdcStatusOperator
 from airflow_provider_mssql_cdc.operators.plan import MssqlCdcPlanOperator
+from airflow_provider_mssql_cdc.operators.reconcile import (
+    MssqlCdcReconcileOperator,
+    MssqlCdcReconcilePlanOperator,
+)
 from airflow_provider_mssql_cdc.operators.snapshot import MssqlCdcSnapshotOperator
 
 __all__ = [
@@ -15,6 +19,8 @@ __all__ = [
     "MssqlCdcCompleteOperator",
     "MssqlCdcMergeOperator",
     "MssqlCdcPlanOperator",
+    "MssqlCdcReconcileOperator",
+    "MssqlCdcReconcilePlanOperator",
     "MssqlCdcSnapshotOperator",
     "MssqlCdcStatusOperator",
 ]

@@ -61,6 +61,12 @@ def share(value: Any) -> str | None:
     return None if good else f"must be a number from 0 to 1, got {value!r}"
 
 
+def share_of(value: Any) -> str | None:
+    """Check for a number above 0 and at most 1."""
+    good = share(value) is None and value > 0
+    return None if good else f"must be a number above 0 and at most 1, got {value!r}"
+
+
 def one_of(*choices: str | None) -> Callable[[Any], str | None]:
     """Return a check for one of ``choices``, or a template."""
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_mssql_cdc.errors import NotReadyYet
 from airflow_provider_mssql_cdc.model.table_uri import uri_problems
 from airflow_provider_mssql_cdc.operators._base import (
-    MssqlCdcOperator,
     announce,
     as_flag,
     at_least,
@@ -21,14 +17,13 @@ from airflow_provider_mssql_cdc.operators._base import (
     text,
     with_own_alias,
 )
+from airflow_provider_mssql_cdc.operators._waiting import WaitingOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_mssql_cdc.jobs.task import Waiting
 
-
-class MssqlCdcMergeOperator(MssqlCdcOperator):
+class MssqlCdcMergeOperator(WaitingOperator):
     """Update a Delta table with one row per key: the source table as of the changes in bronze.
 
     The first run, and a run that finds a newer snapshot, builds it in one commit. Any other run updates the
@@ -83,16 +78,17 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
         asset_events: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**with_own_alias(kwargs, table=silver, announced=asset_events))
+        super().__init__(
+            wait_seconds=wait_seconds,
+            poll_seconds=poll_seconds,
+            deferrable=deferrable,
+            **with_own_alias(kwargs, table=silver, announced=asset_events),
+        )
         self.silver = silver
         self.wait_consistent = wait_consistent
         self.min_changed_share = min_changed_share
         self.max_delay_seconds = max_delay_seconds
-        self.wait_seconds = wait_seconds
-        self.poll_seconds = poll_seconds
-        self.deferrable = deferrable
         self.asset_events = asset_events
-        self._deadline: datetime | None = None
         self._refuse_wrong_arguments()
 
     def _problems_together(self) -> list[str]:
@@ -112,7 +108,7 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             max_delay_seconds=self.max_delay_seconds,
         )
         while isinstance(outcome := merge_silver(order, connect=self.connect), Waiting):
-            self._wait(outcome)
+            self.wait(outcome)
         if isinstance(outcome, Skipped):
             self.skip(outcome.reason)
         announce(
@@ -123,31 +119,3 @@ class MssqlCdcMergeOperator(MssqlCdcOperator):
             changed=outcome.committed,
         )
         return outcome.to_xcom()
-
-    def resume(self, context: Context, event: Any, deadline: str | None = None) -> Any:
-        """Check bronze again after a deferral; the deadline of the first check stays."""
-        # dag.test() passes the event and no kwargs: the wait starts over there.
-        self._deadline = datetime.fromisoformat(deadline) if deadline else None
-        return self.execute(context)
-
-    def _wait(self, waiting: Waiting) -> None:
-        """Defer, or sleep on the worker, until the next check of bronze.
-
-        :raises NotReadyYet: ``wait_seconds`` are over.
-        """
-        now = datetime.now(UTC)
-        self._deadline = self._deadline or now + timedelta(seconds=self.wait_seconds)
-        if now >= self._deadline:
-            raise NotReadyYet(waiting.reason)
-        pause = min(timedelta(seconds=self.poll_seconds), self._deadline - now)
-        self.log.info("%s", waiting.reason)
-        if not self.deferrable:
-            time.sleep(pause.total_seconds())
-            return
-        from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-
-        self.defer(
-            trigger=TimeDeltaTrigger(pause),
-            method_name="resume",
-            kwargs={"deadline": self._deadline.isoformat()},
-        )

@@ -114,7 +114,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
             table=self.table,
             attempt=attempt_of(context),
             chunk_rows=self.chunk_rows,
-            max_waves=min(self.max_waves, _max_map_length()),
+            max_waves=min(self.max_waves, max_map_length()),
             chunks_per_wave=self.chunks_per_wave,
             resnapshot=as_flag(self.resnapshot, name="resnapshot"),
             wait_seconds=self.wait_seconds,
@@ -132,7 +132,7 @@ class MssqlCdcPlanOperator(MssqlCdcOperator):
         request = PlanRequest(
             table=self.table,
             attempt=attempt_of(context),
-            max_ranges=min(self.max_ranges, _max_map_length()),
+            max_ranges=min(self.max_ranges, max_map_length()),
             rows_per_range=self.rows_per_range,
             resnapshot=as_flag(self.resnapshot, name="resnapshot"),
             wait_seconds=self.wait_seconds,
@@ -149,7 +149,7 @@ def unusable_in_mode(mode: str, chunked: Mapping[str, Any], whole: Mapping[str, 
     return [f"{name} must be left out unless mode is {other!r}" for name in used]
 
 
-def _max_map_length() -> int:
+def max_map_length() -> int:
     """Return Airflow's limit of mapped tasks: a longer plan fails its task ([core] max_map_length)."""
     limit: int = conf.getint("core", "max_map_length", fallback=1024)
     return limit

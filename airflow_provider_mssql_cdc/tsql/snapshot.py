@@ -268,7 +268,22 @@ def select_keys(
     select_list = ",\n       ".join(
         f"{column.projection} AS {quote_identifier(result_name(column.lake.name))}" for column in columns
     )
-    wanted = as_predicate(
+    wanted = _one_of(key[0], keys) if len(key) == 1 else _any_of_keys(key, keys)
+    return Statement(f"SELECT {select_list}\nFROM {table_name(table)}{wanted.where}", dict(wanted.parameters))
+
+
+def _one_of(column: Column, keys: Sequence[Bound]) -> Predicate:
+    bounds = [
+        typed_bound(column.sql_type, value, f"k{number}")
+        for number, (value,) in enumerate(keys)
+        if value is not None
+    ]
+    text = f"{quote_identifier(column.name)} IN ({', '.join(bound.text for bound in bounds)})"
+    return Predicate(text, {name: value for bound in bounds for name, value in bound.parameters.items()})
+
+
+def _any_of_keys(key: Sequence[Column], keys: Sequence[Bound]) -> Predicate:
+    return as_predicate(
         any_of(
             all_of(
                 (equals(column, bound[at], f"k{number}_{at}") for at, column in enumerate(key)), word=" AND "
@@ -276,7 +291,6 @@ def select_keys(
             for number, bound in enumerate(keys)
         )
     )
-    return Statement(f"SELECT {select_list}\nFROM {table_name(table)}{wanted.where}", dict(wanted.parameters))
 
 
 def count_range(table: SourceTable, split_by: Sequence[Column], key_range: KeyRange) -> Statement:

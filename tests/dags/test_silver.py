@@ -90,10 +90,10 @@ class _WhileItWaits(MssqlCdcMergeOperator):
 
     meanwhile: Callable[[], object]
 
-    def _wait(self, awaited: Any) -> None:
+    def wait(self, awaited: Any) -> None:
         if self._deadline is None:
             type(self).meanwhile()
-        super()._wait(awaited)
+        super().wait(awaited)
 
 
 @pytest.mark.parametrize("deferrable", [True, False])

@@ -56,10 +56,10 @@ def test_its_places_and_its_wait_are_templated() -> None:
 def test_a_wait_gives_the_worker_back_and_ends() -> None:
     merge = operator(wait_seconds=6000, poll_seconds=3600)
     with pytest.raises(TaskDeferred) as deferred:
-        merge._wait(Waiting("not yet"))
+        merge.wait(Waiting("not yet"))
     seconds = (deferred.value.trigger.moment - datetime.now(UTC)).total_seconds()  # type: ignore[attr-defined]
     assert 3000 < seconds <= 3600
     assert deferred.value.method_name == "resume"
     over = operator(wait_seconds=0)
     with pytest.raises(NotReadyYet, match="not yet"):
-        over._wait(Waiting("not yet"))
+        over.wait(Waiting("not yet"))
