@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.errors import ForeignTable, IncompletePlan
@@ -37,7 +36,6 @@ from airflow_provider_mssql_cdc.lake.storage import (
     TableLocation,
     TableStorage,
     file_batches,
-    parquet_file,
     shaped,
 )
 from airflow_provider_mssql_cdc.model.key_range import KeyRange, bound_from_json, bound_to_json
@@ -164,9 +162,9 @@ class ReconcileTable:
 
     def stage(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
         """Write rows to a file that no commit names, columns by name and as ``schema`` has them; its name."""
-        name = f"read-{secrets.token_hex(8)}.parquet"
+        name = f"read-{secrets.token_hex(8)}.arrow"
         sink = self._storage.create(name)
-        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             for batch in batches:
                 writer.write_batch(shaped(batch, schema))
         self._storage.finish(sink)
@@ -183,7 +181,7 @@ class ReconcileTable:
                 "reads them again"
             )
         with self._storage.open(name) as opened:
-            return parquet_file(opened).read()
+            return pa.ipc.open_file(opened).read_all()
 
     def note(self, key: str, read: ReadRows) -> None:
         """Remember what one task of one run has read, for when it goes on after a wait."""

@@ -194,6 +194,28 @@ def test_a_change_that_never_came_into_bronze_is_found(reconcile: Reconcile, wor
     assert reconcile.failures(found) == {("different", "3")}
 
 
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (lambda table: table.update(updates={"name": "'other'"}, predicate="id = 3"), "different"),
+        (lambda table: table.update(updates={"name": "'row 3'"}, predicate="id = 3"), "different"),
+        (lambda table: table.delete("id = 3"), "missing"),
+    ],
+)
+def test_a_key_that_changed_meanwhile_has_to_be_right_in_silver_too(
+    reconcile: Reconcile, world: ChangesWorld, plant: Callable[[DeltaTable], object], kind: str
+) -> None:
+    order = reconcile.order(sample_keys=False)
+    items = reconcile.planned(order)
+    for item in items:
+        assert isinstance(reconcile_item(order, item, connect=world.session), Waiting)
+    world.execute("UPDATE dbo.orders SET name = N'new' WHERE id = 3")
+    reconcile.follow()
+    reconcile.plant(plant)
+    found = [reconcile_item(order, item, connect=world.session) for item in items]
+    assert reconcile.failures(found) == {(kind, "3")}  # type: ignore[arg-type]
+
+
 def test_keys_are_hashed_unless_they_are_to_be_shown(reconcile: Reconcile) -> None:
     reconcile.plant(lambda table: table.delete("id = 14"))
     found = reconcile.run(show_keys=False)
@@ -250,6 +272,21 @@ def test_what_was_read_is_not_read_again_after_a_wait_and_is_gone_after_the_comp
     reconcile.follow()
     assert isinstance(reconcile_item(order, item, connect=world.session), Reconciled)
     assert not list(Path(f"{reconcile.silver}_reconcile").glob("read-*"))
+
+
+def test_a_comparison_waits_for_the_merge_when_changes_are_there_already(
+    reconcile: Reconcile, world: ChangesWorld
+) -> None:
+    order = reconcile.order()
+    (item, *_) = reconcile.planned(order)
+    assert isinstance(reconcile_item(order, item, connect=world.session), Waiting)
+    world.tick()
+    world.changes(quiet_seconds=0)
+    waiting = reconcile_item(order, item, connect=world.session)
+    assert isinstance(waiting, Waiting)
+    assert "a merge brings them" in waiting.reason
+    reconcile.follow()
+    assert isinstance(reconcile_item(order, item, connect=world.session), Reconciled)
 
 
 def test_another_try_reads_again(reconcile: Reconcile, world: ChangesWorld) -> None:

@@ -1,0 +1,67 @@
+"""Guards of a reconcile."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+JOB = "tests/unit/jobs/test_reconcile.py"
+JUDGE = "tests/unit/planning/test_reconcile.py"
+
+MUTANTS = (
+    Mutant(
+        "reconcile: a key that a change names is not plainly equal",
+        "_plainly_equal",
+        "pc.and_not(pc.is_in(codes, value_set=once), pc.is_in(codes, value_set=_codes(changes, keys)))",
+        "pc.is_in(codes, value_set=once)",
+        f"{JOB}::test_a_key_that_changed_meanwhile_has_to_be_right_in_silver_too",
+    ),
+    Mutant(
+        "reconcile: every column counts",
+        "_plainly_equal",
+        "pc.and_(plain, same)",
+        "plain",
+        f"{JOB}::test_a_fault_in_silver_is_found_at_its_key_and_no_other",
+    ),
+    Mutant(
+        "reconcile: keys that were looked up and not found are judged",
+        "compare",
+        "{**open_keys, **read}",
+        "read",
+        f"{JOB}::test_a_row_that_was_added_to_silver_is_found_by_looking_its_key_up",
+    ),
+    Mutant(
+        "reconcile: silver's row of a changed key is judged",
+        "_judge_key",
+        "(kind := judge.compare(silver, expected)) is not None",
+        "False",
+        f"{JOB}::test_a_key_that_changed_meanwhile_has_to_be_right_in_silver_too",
+    ),
+    Mutant(
+        "reconcile: a transaction that takes back what it added leaves what was before",
+        "Judge._after",
+        "frozenset(None if state is None else Possible(added[-1].image) for state in before)",
+        "frozenset([None])",
+        f"{JUDGE}::test_what_a_transaction_added_and_removed_itself_leaves_what_was_before",
+    ),
+    Mutant(
+        "reconcile: before-images lack large objects",
+        "Judge._is",
+        "row == state.image if state.whole else self._small(row) == self._small(state.image)",
+        "row == state.image",
+        f"{JUDGE}::test_large_objects_are_not_compared_with_before_images",
+    ),
+    Mutant(
+        "reconcile: nothing is compared before silver has passed the read",
+        "reconcile_item",
+        "silver.position.changes < read.until",
+        "False",
+        f"{JOB}::test_a_comparison_waits_for_the_merge_when_changes_are_there_already",
+    ),
+    Mutant(
+        "reconcile: keys are hashed",
+        "_fail",
+        "comparison.show_keys",
+        "True",
+        f"{JOB}::test_keys_are_hashed_unless_they_are_to_be_shown",
+    ),
+)
