@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Transaction
 
-from airflow_provider_mssql_cdc.arrow_types import captured_schema, lsn_texts, repeated
+from airflow_provider_mssql_cdc.arrow_types import captured_schema, lsn_texts, repeated, several
 from airflow_provider_mssql_cdc.errors import CommitConflict
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
@@ -64,6 +64,8 @@ COMMITS_SCHEMA = pa.schema(
     [pa.field("lsn", pa.string()), pa.field("utc_time", TIMESTAMP_NTZ), pa.field("near_change", pa.int32())]
 )
 
+_NEAR = several([1], pa.int32())[0]
+
 
 class WindowCommits:
     """The commits of a window in order, each with its commit time in UTC.
@@ -80,7 +82,7 @@ class WindowCommits:
             self._settle(hour_of(near.replace(tzinfo=UTC)))
 
     def _near(self) -> pa.ChunkedArray:
-        return pc.equal(self._table.column("near_change"), 1)
+        return pc.equal(self._table.column("near_change"), _NEAR)
 
     def _times(self) -> pa.ChunkedArray:
         return self._table.column("utc_time")

@@ -8,12 +8,10 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.lake.delta_table import open_table, query, read_all
 from airflow_provider_mssql_cdc.lake.facts import FACTS_SCHEMA
-from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
+from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage, parquet_file
 from airflow_provider_mssql_cdc.model.facts import FactsRow
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
@@ -79,7 +77,7 @@ class StoredFacts:
         storage, found = TableStorage(self.location), dict[str, float]()
         for path in newest.column("path").to_pylist():
             with storage.open(path) as file:
-                rows = pq.read_table(file, columns=["target", "duration_ms"]).to_pylist()
+                rows = parquet_file(file).read(columns=["target", "duration_ms"]).to_pylist()
             found |= {row["target"]: row["duration_ms"] / 1000 for row in rows if row["duration_ms"]}
         return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_mssql_cdc.arrow_types import several, texts
 from airflow_provider_mssql_cdc.errors import SchemaDrift, ValueDoesNotFit
 from airflow_provider_mssql_cdc.planning.columns import source_name
 from airflow_provider_mssql_cdc.tsql.statement import result_name, shown
@@ -90,8 +91,7 @@ def text_of_units(column: pa.Array) -> pa.Array:
     if column.nbytes > _WIDE_BYTES * len(column):  # a copy of each value would cost more than its scalar
         wide = (scalar.as_buffer() for scalar in column)
         return pa.array([None if units is None else _decoded(units) for units in wide], pa.string())
-    values = [None if units is None else _decoded(units) for units in column.to_pylist()]
-    return pa.array(values, pa.string())
+    return texts([None if units is None else _decoded(units) for units in column.to_pylist()])
 
 
 def _decoded(units: bytes | pa.Buffer, errors: str = "strict") -> str:
@@ -109,7 +109,7 @@ def _ascii(column: pa.Array) -> pa.Array | None:
     text = _decoded(units, "replace")
     if not text.isascii():
         return None
-    halved = pc.divide(ends, pa.scalar(2, ends.type)).buffers()[1]
+    halved = pc.divide(ends, several([2], ends.type)[0]).buffers()[1]
     kind = pa.large_string() if large else pa.string()
     array = pa.Array.from_buffers(kind, len(column), [validity, halved, pa.py_buffer(text.encode())])
     return array.cast(pa.string())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema
+from airflow_provider_mssql_cdc.arrow_types import arrow_type, captured_schema, texts
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 
 
@@ -34,3 +34,12 @@ def test_a_type_that_no_column_is_planned_with_is_an_error(data_type: str) -> No
 def test_the_captured_schema_has_the_lake_s_names_in_order() -> None:
     columns = [LakeColumn("id", "Id", "int32"), LakeColumn("Entry_x0020_No", "Entry No", "string")]
     assert captured_schema(columns) == pa.schema([("id", pa.int32()), ("Entry_x0020_No", pa.string())])
+
+
+@pytest.mark.parametrize(
+    "values", [[], ["a"], ["", None, "größer", "\U0001f600", None], [None] * 9, ["x"] * 8 + [None]]
+)
+def test_texts_become_the_array_that_arrow_would_build(values: list[str | None]) -> None:
+    array = texts(values)
+    array.validate(full=True)
+    assert array.equals(pa.array(values, pa.string()))

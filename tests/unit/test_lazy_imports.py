@@ -100,6 +100,28 @@ def test_nothing_heavy_is_imported_by(code: str) -> None:
     assert run_fresh(code) == []
 
 
+A_LOAD_AND_ITS_CHANGES = """
+import tempfile
+from pathlib import Path
+from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
+from tests.support.database_world import DatabaseWorld, create_table
+
+with tempfile.TemporaryDirectory() as folder, EmbeddedSqlServer(database="shop") as server:
+    create_table(server, "dbo.t0")
+    create_table(server, "dbo.t1")
+    world = DatabaseWorld(server, Path(folder), driver="mssql-python", tables={}, silver=None)
+    world.run()
+    server.execute("UPDATE dbo.t0 SET name = N'größer' WHERE id < 3")
+    server.idle()
+    assert world.run().followed == 2
+    world.close()
+"""
+
+
+def test_a_load_and_its_changes_do_without_pandas() -> None:
+    assert not {"pandas", "polars"} & set(run_fresh(A_LOAD_AND_ITS_CHANGES))
+
+
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     import airflow_provider_mssql_cdc as package
 

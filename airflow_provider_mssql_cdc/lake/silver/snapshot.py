@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_mssql_cdc.arrow_types import one, several
+from airflow_provider_mssql_cdc.arrow_types import one, several, texts
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import stored_files
@@ -171,7 +171,7 @@ def _largest_stamps(keys: KeySet, bronze: Bronze, snapshot: Lsn, *, schema: pa.S
         told = batch.column("_start_lsn").filter(among).to_pylist()
         for position, stamp in zip(positions.filter(among).to_pylist(), told, strict=True):
             stamps[position] = max(stamps[position], stamp)
-    return pa.array(stamps, pa.string())
+    return texts(stamps)
 
 
 def _ranges(bronze: Bronze, snapshot: Lsn, *, first: pa.Field, rows_at_once: int) -> list[Range]:
