@@ -1,5 +1,5 @@
-"""The work itself, one module per task: it joins source, planning and lake, and knows no Airflow.
+"""One module per task: a job combines source, planning and lake, and does not depend on Airflow.
 
-An operator gives each job a table, an attempt and a way to connect; the job returns values. So a job
-runs in a test, in a script or in a task alike.
+An operator passes each job a table, an attempt and a connection factory; the job returns values. So the same
+job runs in a test, a script or a task.
 """

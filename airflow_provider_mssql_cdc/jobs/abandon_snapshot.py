@@ -1,4 +1,4 @@
-"""Giving up a chunked snapshot that is being loaded, on request."""
+"""Abandon an unfinished chunked snapshot on request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """What was given up.
+    """Describe what :func:`abandon` removed.
 
-    :param snapshot: S, None when no chunked snapshot was being loaded.
-    :param files: staged files that were removed; no commit named them.
-    :param rows: rows of waves that were deleted from bronze.
+    :param snapshot: S of the abandoned snapshot; None when no chunked snapshot was open.
+    :param files: number of uncommitted staged files that were removed.
+    :param rows: number of rows of its waves that were deleted from bronze.
     """
 
     snapshot: Lsn | None
@@ -31,7 +31,7 @@ class Abandoned:
     rows: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON types."""
+        """Return JSON types."""
         return {
             "snapshot": None if self.snapshot is None else self.snapshot.text,
             "files": self.files,
@@ -42,12 +42,12 @@ class Abandoned:
 def abandon(
     table: MssqlCdcTable, *, attempt: Attempt, snapshot: Lsn | None = None, rows: bool = False
 ) -> Abandoned:
-    """Give up the chunked snapshot that is being loaded: its waves fail from now on, a new run opens another.
+    """Abandon the open chunked snapshot: its remaining waves fail, and the next run opens a new one.
 
-    Coverage stays, so changes go on as they are; a complete snapshot stays what it is.
+    Coverage does not change, so changes continue; a complete snapshot is not affected. Idempotent.
 
-    :param snapshot: give up this S alone; when it was given up before, what is left of it is removed.
-    :param rows: delete what its waves have written, too. Rows that stay are never used.
+    :param snapshot: abandon this S only; if it was abandoned before, remove its leftovers.
+    :param rows: also delete the rows that its waves committed. Rows that are kept are never used.
     """
     bronze = open_bronze(TableLocation.bronze_of(table))
     given_up = None if bronze is None else _given_up(bronze, snapshot, run_id=attempt.run_id)
@@ -61,7 +61,7 @@ def abandon(
 
 
 def _given_up(bronze: Bronze, snapshot: Lsn | None, *, run_id: str) -> Lsn | None:
-    """What this call gives up, or what an earlier one did that may not have lived to tidy up."""
+    """Return the snapshot to clean up: abandoned now, or by an earlier call that may not have finished."""
     now = abandon_unfinished(bronze, run_id=run_id, snapshot=snapshot)
     if now is not None or snapshot is None or snapshot != bronze.state.abandoned:
         return now

@@ -1,4 +1,4 @@
-"""A run of changes: its source on one session, request, outcome, and what its steps share."""
+"""What one run of changes works on: its source on one session, its request, outcome and shared state."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _COMMAND_ID = "__$command_id"
 
 @dataclass(frozen=True, slots=True)
 class RecordedColumns:
-    """What one capture instance records, as its change table holds it.
+    """Describe the columns that one capture instance records, as its change table stores them.
 
-    :param columns: planned as for a snapshot, so that a cell has one value either way.
-    :param recorded: (name, column id) of all of them, computed ones included.
-    :param has_command_id: whether the change table has ``__$command_id``; old builds made none.
+    :param columns: planned as for a snapshot, so that a value is the same in snapshots and changes.
+    :param recorded: (name, column id) of all of them, computed columns included.
+    :param has_command_id: whether the change table has ``__$command_id``; old builds did not create it.
     """
 
     columns: tuple[PlannedColumn, ...]
@@ -62,7 +62,9 @@ class RecordedColumns:
 
 
 class ChangeSource:
-    """One table's changes as one session sees them; one per run, so that every answer is of one server."""
+    """Read one table's changes on one session; one object per run, so all answers come from the same
+    server.
+    """
 
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table
@@ -73,7 +75,7 @@ class ChangeSource:
         self._siblings: tuple[CaptureInstance, ...] | None = None
 
     def _key_problems(self) -> tuple[str, ...]:
-        """A cast that was added since the snapshot makes keys one in changes too."""
+        """Check the key again: a cast added since the snapshot may map two keys of changes to one."""
         casts, allow = self.table.casts or {}, self.table.allow or ()
         key, _, _ = choose_key(self.description, self.table.key)
         planned = plan_columns(self.description.columns, casts, allow).columns
@@ -81,7 +83,7 @@ class ChangeSource:
 
     @property
     def instance(self) -> CaptureInstance:
-        """The one that the table names."""
+        """Return the capture instance that the table names."""
         return self.description.instance
 
     @property
@@ -97,7 +99,7 @@ class ChangeSource:
 
     @property
     def siblings(self) -> tuple[CaptureInstance, ...]:
-        """The table's other capture instances, that this login sees; asked once, when needed."""
+        """Return the table's other visible capture instances; queried once, on first use."""
         # No cached_property: before Python 3.12 one that waits for a server stops all threads that need it.
         if self._siblings is None:
             named = self.instance.source_schema, self.instance.source_table
@@ -106,14 +108,15 @@ class ChangeSource:
         return self._siblings
 
     def available(self, instance: CaptureInstance | None = None) -> InstanceChanges:
-        """What an instance can give at this moment: its low watermark is asked for again."""
+        """Return the LSN range that an instance can serve now; queries its low watermark again."""
         asked = instance or self.instance
         return InstanceChanges(asked, *low_and_captured(self.session, asked))
 
     def other_instances(self) -> list[InstanceChanges]:
-        """What the table's other capture instances can give; asked when the configured one does not do.
+        """Return the LSN ranges of the table's other instances, for when the configured one is not
+        sufficient.
 
-        Those that are not ready give nothing.
+        Instances that are not ready are skipped.
         """
         found = []
         for sibling in self.siblings:
@@ -122,9 +125,9 @@ class ChangeSource:
         return found
 
     def still_there(self, instance: CaptureInstance) -> InstanceChanges:
-        """The reach of an instance after a read: the same change table, and its low watermark now.
+        """Return the instance's LSN range after a read; checks that the change table is still the same.
 
-        :raises NotReadyYet: the instance was dropped, or created again, while it was read.
+        :raises NotReadyYet: the instance was dropped or recreated during the read.
         """
         try:
             return self.available(refreshed(self.session, instance))
@@ -138,9 +141,9 @@ class ChangeSource:
         )
 
     def recorded(self, instance: CaptureInstance) -> RecordedColumns:
-        """What the instance records; asked once.
+        """Return the columns that the instance records; queried once per instance.
 
-        :raises PreflightFailed: a column that cannot be planned.
+        :raises PreflightFailed: a column cannot be planned.
         """
         if instance.identity not in self._recorded:
             self._recorded[instance.identity] = self._plan(instance)
@@ -177,7 +180,9 @@ class ChangeSource:
 
 
 def _as_recorded(stored: Column, source: Column | None) -> Column:
-    """The change table's type, with what only the source table tells; without it the column was dropped."""
+    """Combine the change table's type with attributes of the source column; None means that it was
+    dropped.
+    """
     if source is None:
         return stored
     facts: dict[str, Any] = {
@@ -190,16 +195,16 @@ def _as_recorded(stored: Column, source: Column | None) -> Column:
 
 
 def mark_of(instance: CaptureInstance) -> InstanceMark:
-    """What bronze remembers of an instance that was read."""
+    """Return the identity of a capture instance that bronze stores after a read."""
     return InstanceMark(instance.change_table_id & 0xFFFFFFFF, instance.create_date)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """The rows of a window as files that no reader sees yet.
+    """Hold the rows of a window as staged files, not yet visible to readers.
 
-    :param window: what was read; it may end earlier than asked for.
-    :param until: the commit at its end with its time; None where that is not a mapped commit.
+    :param window: the range that was read; it may end before the requested end.
+    :param until: the commit at its end with its time; None when it has no entry in ``cdc.lsn_time_mapping``.
     """
 
     window: Window
@@ -213,7 +218,7 @@ class WindowRows:
 
 
 def merged(one: WindowRows, other: WindowRows) -> WindowRows:
-    """Two windows that touch, as one."""
+    """Combine two adjacent windows into one."""
     return replace(
         other,
         window=Window(one.window.after, other.window.until),
@@ -225,23 +230,23 @@ def merged(one: WindowRows, other: WindowRows) -> WindowRows:
 
 
 WINDOW_COMMITS = 100_000
-"""Commits of the database after which a window ends when nothing else is asked for."""
+"""Default maximum of database commits per window."""
 
 QUIET_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesRequest:
-    """What a run of changes is asked for.
+    """Parameters of one run of changes.
 
-    :param interval: the run's data interval; None in a run without one.
-    :param to_interval_end: read up to the interval's end, and repair one that has been read, instead of
-        reading up to what capture has reached.
-    :param start_now: where there is no coverage let it begin at what capture has reached.
-    :param max_commits: commits of the database per window, and so per Delta commit; None leaves it open.
-    :param accept_nulls: columns that bronze does not have are added, NULL in the rows so far.
-    :param quiet_seconds: a position is moved without rows when its commit time is this much older, or a
-        quarter of retention.
+    :param interval: the run's data interval; None for a run without one.
+    :param to_interval_end: read up to the interval's end, and repair an interval that was read before,
+        instead of reading up to what capture has processed.
+    :param start_now: without coverage, start it at the LSN that capture has reached.
+    :param max_commits: database commits per window, and so per Delta commit; None for no limit.
+    :param accept_nulls: add columns that bronze lacks, with NULL in existing rows.
+    :param quiet_seconds: advance the position without rows once its commit time is this old, or older than a
+        quarter of the retention period.
     """
 
     table: MssqlCdcTable
@@ -256,16 +261,16 @@ class ChangesRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChangesDone:
-    """What a run did.
+    """Result of one run of changes.
 
     :param event: ``changes`` or ``repair``.
-    :param after: where the position was, or the repaired window begins.
-    :param until: where it is now, or the repaired window ends.
-    :param windows: Delta commits.
-    :param until_ts: commit time of ``until`` (UTC), None where it is not a mapped commit.
-    :param notes: what a person should know, one sentence each.
-    :param version: of bronze, when the run was over.
-    :param committed: this Airflow run has put rows into bronze, in this try or an earlier one.
+    :param after: the position before the run, or the start of the repaired window.
+    :param until: the position after the run, or the end of the repaired window.
+    :param windows: number of Delta commits.
+    :param until_ts: commit time of ``until`` (UTC); None when it has no entry in ``cdc.lsn_time_mapping``.
+    :param notes: messages for the user, one sentence each.
+    :param version: bronze version at the end of the run.
+    :param committed: whether this Airflow run committed rows to bronze, in this try or an earlier one.
     """
 
     event: str
@@ -279,7 +284,7 @@ class ChangesDone:
     committed: bool = False
 
     def to_xcom(self) -> dict[str, Any]:
-        """JSON types; times are ISO 8601 in UTC."""
+        """Return JSON types; times are ISO 8601 in UTC."""
         return {
             "event": self.event,
             "after": self.after.text,
@@ -297,7 +302,9 @@ class ChangesDone:
 
 @dataclass(slots=True)
 class ChangesRun:
-    """One run: a request, one session, and the handle on bronze that is reloaded after each commit."""
+    """State of one run: its request, its session, and the bronze handle, which is reloaded after each
+    commit.
+    """
 
     request: ChangesRequest
     session: SourceSession
@@ -330,7 +337,7 @@ class ChangesRun:
         return read_changes_state(self.bronze.table)
 
     def note(self, sentence: str, *, level: int = logging.WARNING) -> None:
-        """Keep a sentence for the outcome, and log it now: what nothing needs to be done about as INFO."""
+        """Add a sentence to the outcome and log it; use INFO when no action is needed."""
         if sentence not in self.notes:
             self.notes.append(sentence)
             log.log(level, "%s: %s", self.table.label, sentence)

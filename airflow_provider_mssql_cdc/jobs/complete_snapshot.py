@@ -1,4 +1,4 @@
-"""``complete``: bronze first, then the ranges, then one commit, then the facts row, then tidying."""
+"""``complete`` of a whole snapshot: check bronze, check the ranges, commit once, write facts, clean up."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompletedSnapshot:
-    """What ``complete`` returns: what a reader of changes continues from.
+    """Result of ``complete``: the point from which changes continue.
 
     :param snapshot: S; changes continue above it.
-    :param commit_ts: S's commit time in UTC, None where S is not a mapped commit.
-    :param version: a version of bronze that holds the snapshot.
-    :param horizon: what the changes have to pass until the rebuilt state equals the source.
-    :param bronze: canonical path or URI of the table that holds it.
-    :param committed: this Airflow run has made it complete, in this try or an earlier one.
+    :param commit_ts: S's commit time in UTC; None when S has no entry in ``cdc.lsn_time_mapping``.
+    :param version: a version of bronze that contains the snapshot.
+    :param horizon: the point that changes must pass before the rebuilt state equals the source.
+    :param bronze: canonical path or URI of the bronze table.
+    :param committed: whether this Airflow run completed it, in this try or an earlier one.
     """
 
     snapshot: Lsn
@@ -56,7 +56,7 @@ class CompletedSnapshot:
 
     @classmethod
     def of(cls, committed: SnapshotCommit, bronze: Bronze, *, attempt: Attempt) -> CompletedSnapshot:
-        """What a commit made complete, or what it found to be complete."""
+        """Build the result from a commit, or from a snapshot that was already complete."""
         return cls(
             snapshot=committed.snapshot,
             commit_ts=committed.commit_ts,
@@ -71,7 +71,7 @@ class CompletedSnapshot:
         )
 
     def to_xcom(self) -> dict[str, Any]:
-        """JSON types; times are ISO 8601 in UTC."""
+        """Return JSON types; times are ISO 8601 in UTC."""
         return {
             "lsn": self.snapshot.text,
             "commit_ts": None if self.commit_ts is None else self.commit_ts.isoformat(),
@@ -88,10 +88,10 @@ def complete_snapshot(
     attempt: Attempt,
     connect: Connect,
 ) -> CompletedSnapshot:
-    """Commit every range of one plan at once, or return the snapshot that bronze holds already.
+    """Commit all ranges of one plan at once, or return the snapshot that bronze already contains.
 
-    Bronze is looked at before the ranges are: cleared days later this returns what was committed then,
-    whatever is left of the ranges' results.
+    Idempotent: bronze is checked before the ranges, so a task cleared days later returns the committed
+    snapshot even when the results of the ranges are gone.
 
     :raises IncompletePlan: a range or a staged file is missing.
     :raises RetentionGap: changes just above S have been purged, so nothing may be committed.
@@ -112,7 +112,7 @@ def complete_snapshot(
 
 
 def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:
-    """Whether bronze's snapshot is the answer, whatever the ranges say."""
+    """Return whether bronze's snapshot is already the result, regardless of the ranges."""
     stored = bronze.state.snapshot
     if stored is not None:
         newer = [outcome for outcome in outcomes if outcome.resnapshot and outcome.snapshot > stored]
@@ -133,13 +133,15 @@ def _commit(
     attempt: Attempt,
     connect: Connect,
 ) -> tuple[SnapshotCommit, FactsRow]:
-    """Check retention on a session of its own, commit, and say what it was."""
+    """Check retention on its own session, then commit."""
     for other in plan.ignored:
         log.info("%s: results of the older plan %s are ignored", table.label, other)
     with connect() as session:
         source = loadable_table(session, table, snapshot=plan.snapshot)
         instance = source.description.instance
         if not plan.resnapshot:
+            # A resnapshot may load a table that was dropped and recreated; any other snapshot must not mix
+            # the two.
             bronze.check_object(source.identity)
         refuse_object_of_plan((each.source_object for each in plan.ranges), source.identity)
         refuse_other_history(session, instance, bronze=bronze, label=table.label)

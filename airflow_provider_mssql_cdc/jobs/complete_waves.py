@@ -1,4 +1,4 @@
-"""``complete`` of a chunked snapshot: bronze first, then the plan, then a commit without files."""
+"""``complete`` of a chunked snapshot: check bronze, check the plan, then commit without files."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ def complete_waves(
     connect: Connect,
     on_step: OnStep = unwatched,
 ) -> CompletedSnapshot | Skipped:
-    """Make the snapshot complete when bronze holds every wave of its plan and changes continue from it.
+    """Mark the snapshot complete once bronze holds every wave of its plan and changes continue from it.
 
-    :param outcomes: of this run's waves: which snapshot it is, and whether the run mapped all that was left.
-    :raises IncompletePlan: waves are missing although this run was to bring them; they are named.
-    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    :param outcomes: results of this run's waves: they name the snapshot and say whether waves are left for
+        later runs.
+    :raises IncompletePlan: waves that this run was to commit are missing; names them.
+    :raises Superseded: coverage was re-based above S, or S was abandoned.
     :raises RetentionGap: changes just above the position have been purged.
     """
     bronze, started_at = open_existing(TableLocation.bronze_of(table)), datetime.now(UTC)
@@ -75,7 +76,9 @@ def complete_waves(
 
 
 def _snapshot_of(bronze: Bronze, outcomes: Sequence[WaveOutcome]) -> Lsn:
-    """S of this run's waves, the newest where Airflow still hands over older ones; else bronze's newest."""
+    """Return S of this run's waves (the newest when Airflow still passes older ones), else bronze's
+    newest.
+    """
     found = max((outcome.snapshot for outcome in outcomes), default=bronze.state.newest)
     if found is None:
         raise IncompletePlan(f"{bronze.location} holds no snapshot, open or complete; clear the plan task")
@@ -93,9 +96,10 @@ def _stored_plan(table: MssqlCdcTable, snapshot: Lsn) -> StoredPlan:
 
 
 def _left_to_others(bronze: Bronze, plan: StoredPlan, outcomes: Sequence[WaveOutcome]) -> str | None:
-    """Why the run ends here: it brought its waves, and the plan has more than it mapped.
+    """Return why the run ends here when later runs must load the rest of the plan; None when nothing is
+    missing.
 
-    :raises IncompletePlan: a wave is missing that this run was to bring.
+    :raises IncompletePlan: a wave that this run was to commit is missing.
     """
     landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
     missing = missing_waves(plan.waves, landed)
@@ -104,7 +108,7 @@ def _left_to_others(bronze: Bronze, plan: StoredPlan, outcomes: Sequence[WaveOut
     if not missing:
         return None
     if any(outcome.more for outcome in mine) and not said & set(missing):
-        return f"{progress_of(bronze, plan)}; the next run goes on"
+        return f"{progress_of(bronze, plan)}; the next run continues"
     refuse_missing(missing, snapshot=plan.snapshot, waves=plan.waves)
     return None
 

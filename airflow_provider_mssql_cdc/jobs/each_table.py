@@ -1,4 +1,6 @@
-"""The tables of one task: each has its turn, whatever becomes of the others; several at once where asked."""
+"""Run a job for each table of a task, several at once on request; one table's failure does not stop the
+others.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Done:
-    """What has been done to one table so far: it stays done when what comes after it fails.
+    """Work already done for one table; it is kept when a later step fails.
 
-    :param told: for the result; JSON types.
+    :param told: values for the result; JSON types.
     """
 
     told: dict[str, Any] = field(default_factory=dict)
@@ -56,19 +58,19 @@ Job = Callable[["Worker", DatabaseTable, TableRef, Done], None]
 
 
 ASKED_AHEAD = 25
-"""Tables that ``follow`` asks the catalog about in one round trip: what was asked is good for a minute."""
+"""Tables per catalog query of ``follow``; the answers expire after a minute."""
 
 _ALL_TABLES_SHARE = (ServerUnreachable, LoginFailed)
-"""The next table would wait for the same timeout and fail alike."""
+"""Errors that end the task's loop: every further table would fail after the same timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What the jobs of one task share.
+    """Resources shared by the jobs of one task.
 
-    :param sessions: by isolation level, the calling thread's kept session.
-    :param with_storage: a table with the options of its object store.
-    :param tables_at_once: how many tables are in work at the same time, each on a session of its own.
+    :param sessions: returns the calling thread's session for an isolation level; sessions are reused.
+    :param with_storage: returns a table with the options of its object store.
+    :param tables_at_once: number of tables processed concurrently, each on its own session.
     """
 
     database: MssqlCdcDatabase
@@ -87,7 +89,9 @@ class Worker:
         return self.sessions(one.table.isolation)
 
     def ask_ahead(self, refs: Iterable[TableRef]) -> None:
-        """Ask the catalog about many tables at once; only a saving, so a failure is left to their jobs."""
+        """Prefetch catalog answers for many tables in one query. Errors are ignored: each job queries
+        again.
+        """
         by_isolation: dict[str | None, list[SourceName]] = {}
         try:
             for table in (self.database.table_of(ref.name, ref.instance).table for ref in refs):
@@ -103,9 +107,9 @@ class Worker:
 def each_table(
     worker: Worker, tables: Iterable[TableRef], job: Job, *, ahead: int | None = None
 ) -> PackOutcome:
-    """Do the job at every table; one that fails keeps no other from its turn.
+    """Run the job for every table; a failed table does not prevent the others.
 
-    :param ahead: how many tables the catalog is asked about in one round trip; None for each by its job.
+    :param ahead: tables per catalog prefetch; None to let each job query its own table.
     """
     refs = list(tables)
     threads = min(worker.tables_at_once, len(refs))
@@ -118,10 +122,11 @@ def each_table(
 
 
 def _at_once(turns: _Turns, threads: int) -> None:
-    """Take the turns on several threads.
+    """Run the jobs on several threads.
 
-    Airflow ends a task by a signal, which Python handles on the main thread: that one only waits. What ends
-    the wait (``execution_timeout`` raises from the handler) ends the sessions, so that the threads end too.
+    Python runs signal handlers on the main thread only, so that thread just waits. When the wait is
+    interrupted (``execution_timeout`` raises from the handler), it cancels the sessions, which ends the
+    threads.
     """
     sessions = turns.worker.sessions
     with (
@@ -139,7 +144,7 @@ def _at_once(turns: _Turns, threads: int) -> None:
 
 
 class _Turns:
-    """The tables of one task that have not had their turn, and what became of the others."""
+    """Queue of the tables still to process, and the outcomes so far; thread-safe."""
 
     def __init__(
         self, worker: Worker, job: Job, refs: Sequence[TableRef], *, ahead: int | None, threads: int
@@ -153,7 +158,7 @@ class _Turns:
         self._shared: TableFailure | None = None
 
     def take(self) -> None:
-        """Take turns until there are none left; on any thread."""
+        """Process tables until the queue is empty; runs on any thread."""
         for part in self._parts():
             if self._ahead and self._not_worth_trying() is None:
                 self.worker.ask_ahead(part)
@@ -161,7 +166,7 @@ class _Turns:
                 self._take_one(ref)
 
     def outcome(self) -> PackOutcome:
-        """Of all tables, in the order of the plan, whichever was done first."""
+        """Return the outcomes in the order of the plan, independent of completion order."""
         outcome = PackOutcome()
         for ref in self._refs:
             done = self._done.get(ref.name, Done())
@@ -196,7 +201,7 @@ class _Turns:
 
 
 def failure_of(name: str, exc: Exception) -> TableFailure:
-    """Log it, and say it as ``report`` will."""
+    """Log the error and return it in the form that ``report`` prints."""
     if isinstance(exc, OSError):
         exc = storage_failed(name, exc)
     failure = TableFailure.of(exc)

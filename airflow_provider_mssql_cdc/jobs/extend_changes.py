@@ -1,4 +1,4 @@
-"""Read changes: skip, wait, repair, or extend the one position window by window."""
+"""Read changes: skip, wait, repair a window, or extend coverage window by window."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _REPAIRS_LOST_AT_MOST = 20
 
 
 def repair_changes(run: ChangesRun, window: Window) -> ChangesDone:
-    """Replace exactly the changes of a window; rows of snapshots and all other changes stay as they are.
+    """Replace the change rows of one window; snapshot rows and all other changes are not touched.
 
-    :param window: clipped to coverage by the caller.
-    :raises RetentionGap: the server no longer has all of them; bronze is unchanged.
+    :param window: must lie within coverage; the caller clips it.
+    :raises RetentionGap: the server no longer has all of its changes; bronze is unchanged.
     """
     for _ in range(_REPAIRS_LOST_AT_MOST - 1):
         try:
@@ -117,7 +117,7 @@ def _repair_once(run: ChangesRun, window: Window) -> ChangesDone:
 
 
 def _read(run: ChangesRun, window: Window, *, batch: int, prefix: str) -> WindowRows:
-    """The window's rows, by one instance or by two that follow each other."""
+    """Return the window's rows, from one capture instance or from two consecutive ones."""
     read: WindowRows | None = None
     try:
         for number, (instance, piece) in enumerate(_pieces(run, window)):
@@ -132,7 +132,7 @@ def _read(run: ChangesRun, window: Window, *, batch: int, prefix: str) -> Window
 
 
 def _pieces(run: ChangesRun, window: Window) -> list[tuple[CaptureInstance, Window]]:
-    """All of them, before the first is read."""
+    """Split the window by capture instance before the first read."""
     configured = run.source.available()
     others = () if configured.continues(window.after) else run.source.other_instances()
     try:
@@ -153,13 +153,13 @@ Outcome = Skipped | Waiting | ChangesDone
 
 
 def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
-    """Do what a run of changes is asked for; every answer of the server comes from one session.
+    """Run one request for changes; all of the server's answers come from one session.
 
-    :raises RetentionGap: changes above the position, or of the interval, have been purged.
-    :raises SchemaDrift: the source table has changed in a way that needs a decision.
-    :raises ReplicaBehind: another server answers, which is not there yet.
-    :raises StateDamaged: the database is not the one that was read from any more.
-    :raises ForeignTable: nor is the table.
+    :raises RetentionGap: changes above the position, or in the interval, have been purged.
+    :raises SchemaDrift: the source table changed in a way that needs the user's decision.
+    :raises ReplicaBehind: another server answers that has not caught up yet.
+    :raises StateDamaged: the database is not the one that bronze was read from.
+    :raises ForeignTable: the table is not the one that bronze was read from.
     """
     location = TableLocation.bronze_of(request.table)
     bronze = open_bronze(location)
@@ -183,7 +183,7 @@ def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
 
 
 def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None) -> Bronze:
-    """Bronze with coverage; begun at what capture has reached where there is none."""
+    """Open bronze with coverage; start coverage at what capture has reached when there is none."""
     location = TableLocation.bronze_of(request.table)
     if bronze is None:
         columns = source.recorded(source.instance).lake_columns
@@ -240,8 +240,8 @@ def _left(run: ChangesRun, decision: NothingToDo) -> Outcome:
 def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
     """Extend coverage up to ``bound``, or to the newest readable LSN, one commit per window.
 
-    Where another run extends the table at the same time, a window loses its commit and this run continues
-    from there.
+    When another run extends the table concurrently, a conflicting window is dropped and this run continues
+    from the new position.
     """
     first, counts, windows, lost = run.position, ChangeCounts(), 0, 0
     while not rests(run, bound) and (reading := _next_reading(run, bound)) is not None:
@@ -276,7 +276,7 @@ def extend_changes(run: ChangesRun, bound: Lsn) -> ChangesDone:
 
 
 def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
-    """Who reads on from the position, seen now; None when there is nothing up to the bound.
+    """Return the instance and range to read next; None when there is nothing up to the bound.
 
     :raises RetentionGap: no capture instance retains the changes above the position.
     """
@@ -290,7 +290,7 @@ def _next_reading(run: ChangesRun, bound: Lsn) -> Reading | None:
 
 
 def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> WindowRows | None:
-    """Read one window and commit it; None when it was quiet and the position stays."""
+    """Read and commit one window; None when it has no rows and the position is not advanced."""
     before = run.state
     batch = before.batch + 1
     rows = _read_on(run, window, instance, batch=batch)
@@ -324,9 +324,9 @@ def _staged(run: ChangesRun, rows: WindowRows) -> StagedWindow:
 
 
 def _read_on(run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int) -> WindowRows:
-    """A window's rows, cut where enough commits were read: not where these moved nothing.
+    """Read a window, limited to ``max_commits`` unless those commits would not advance the position.
 
-    Commits of other tables count as well. A position that stays would find the same ones again, for ever.
+    Commits of other tables count too: a position that does not advance would read the same ones forever.
     """
     limit = run.request.max_commits or WINDOW_COMMITS
     prefix = change_prefix("changes", batch, window)
