@@ -62,9 +62,7 @@ class RecordedColumns:
 
 
 class ChangeSource:
-    """Read one table's changes on one session; one object per run, so all answers come from the same
-    server.
-    """
+    """Read one table's changes on one session; one object per run, so all answers come from one server."""
 
     def __init__(self, session: SourceSession, table: MssqlCdcTable) -> None:
         self.session, self.table = session, table
@@ -113,8 +111,7 @@ class ChangeSource:
         return InstanceChanges(asked, *low_and_captured(self.session, asked))
 
     def other_instances(self) -> list[InstanceChanges]:
-        """Return the LSN ranges of the table's other instances, for when the configured one is not
-        sufficient.
+        """Return the LSN ranges of the table's other instances, if the configured one is not sufficient.
 
         Instances that are not ready are skipped.
         """
@@ -180,9 +177,7 @@ class ChangeSource:
 
 
 def _as_recorded(stored: Column, source: Column | None) -> Column:
-    """Combine the change table's type with attributes of the source column; None means that it was
-    dropped.
-    """
+    """Combine the change table's type with attributes of the source column; None: it was dropped."""
     if source is None:
         return stored
     facts: dict[str, Any] = {
@@ -302,9 +297,7 @@ class ChangesDone:
 
 @dataclass(slots=True)
 class ChangesRun:
-    """State of one run: its request, its session, and the bronze handle, which is reloaded after each
-    commit.
-    """
+    """State of one run: its request, session and bronze handle, which is reloaded after each commit."""
 
     request: ChangesRequest
     session: SourceSession

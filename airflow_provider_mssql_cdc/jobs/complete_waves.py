@@ -76,9 +76,7 @@ def complete_waves(
 
 
 def _snapshot_of(bronze: Bronze, outcomes: Sequence[WaveOutcome]) -> Lsn:
-    """Return S of this run's waves (the newest when Airflow still passes older ones), else bronze's
-    newest.
-    """
+    """Return S of this run's waves (the newest if Airflow still passes older ones), else bronze's newest."""
     found = max((outcome.snapshot for outcome in outcomes), default=bronze.state.newest)
     if found is None:
         raise IncompletePlan(f"{bronze.location} holds no snapshot, open or complete; clear the plan task")
@@ -96,8 +94,7 @@ def _stored_plan(table: MssqlCdcTable, snapshot: Lsn) -> StoredPlan:
 
 
 def _left_to_others(bronze: Bronze, plan: StoredPlan, outcomes: Sequence[WaveOutcome]) -> str | None:
-    """Return why the run ends here when later runs must load the rest of the plan; None when nothing is
-    missing.
+    """Return why later runs must load the rest of the plan; None when nothing is missing.
 
     :raises IncompletePlan: a wave that this run was to commit is missing.
     """

@@ -1,6 +1,4 @@
-"""Run a job for each table of a task, several at once on request; one table's failure does not stop the
-others.
-"""
+"""Run a job for each table of a task, concurrently on request; a failed table does not stop the others."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ class Worker:
         return self.sessions(one.table.isolation)
 
     def ask_ahead(self, refs: Iterable[TableRef]) -> None:
-        """Prefetch catalog answers for many tables in one query. Errors are ignored: each job queries
-        again.
-        """
+        """Prefetch catalog answers for many tables at once. Errors are ignored: each job queries again."""
         by_isolation: dict[str | None, list[SourceName]] = {}
         try:
             for table in (self.database.table_of(ref.name, ref.instance).table for ref in refs):

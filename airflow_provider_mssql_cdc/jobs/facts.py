@@ -36,10 +36,10 @@ log = logging.getLogger(__name__)
 def write_signed(
     table: MssqlCdcTable, row: FactsRow, *, attempt: Attempt, identifier: str, started_at: datetime | None
 ) -> bool:
-    """Write the row with the attempt's name on it; False when a row of this identifier was there.
+    """Write the row with the attempt's identity; False when a row with this identifier exists.
 
-    :param started_at: of the work that the row tells of, which ends now; None leaves what the row says:
-        the work was another attempt's, or the caller timed it.
+    :param started_at: start of the work, which ends now; None keeps the row's own times, because another
+        attempt did the work or the caller measured it.
     """
     signed = replace(
         row,
@@ -56,9 +56,9 @@ def write_signed(
 
 
 def facts_url(table: MssqlCdcTable, attempt: Attempt) -> str | None:
-    """The table's ``facts_url`` with this task's names in it; None where the table has none.
+    """Return the table's ``facts_url`` with this task's names filled in; None when the table has none.
 
-    ``target`` is spelled as the column of the facts is.
+    ``target`` is spelled as in the facts column.
     """
     if table.facts_url is None:
         return None
@@ -81,7 +81,7 @@ def snapshot_row(bronze: Bronze, event: Event, snapshot: Lsn, **columns: Any) ->
 
 
 def reader_columns(session: SourceSession, instance: CaptureInstance) -> dict[str, Any]:
-    """Return the columns that say how a session read: capture instance, isolation level and driver."""
+    """Return the columns that describe the session: capture instance, isolation level and driver."""
     return {
         "capture_instance": instance.name,
         "isolation": session.isolation or "read committed",
@@ -92,9 +92,9 @@ def reader_columns(session: SourceSession, instance: CaptureInstance) -> dict[st
 def retention_columns(
     session: SourceSession, instance: CaptureInstance, *, position: Lsn, lowest: Lsn | None = None
 ) -> dict[str, Any]:
-    """Return the columns that say how far cleanup and capture are, asked now.
+    """Return the columns for retention and capture lag, queried now.
 
-    :param lowest: the low watermark, where this session has just asked for it.
+    :param lowest: the low watermark, if this session has just queried it.
     """
     retention = retention_status(session, instance, position=position, lowest=lowest)
     return {
@@ -106,7 +106,7 @@ def retention_columns(
 
 
 def completion_row(bronze: Bronze, committed: SnapshotCommit, **columns: Any) -> FactsRow:
-    """Build the row of a complete snapshot; without ``columns`` from bronze alone."""
+    """Build the row of a complete snapshot; without ``columns``, from bronze alone."""
     snapshot, commit_ts, horizon = committed.snapshot, committed.commit_ts, committed.horizon
     return snapshot_row(
         bronze,
@@ -130,10 +130,10 @@ def completion_row(bronze: Bronze, committed: SnapshotCommit, **columns: Any) ->
 def completion_columns(
     session: SourceSession, source: LoadableTable, snapshot: Lsn, *, lowest: Lsn | None = None, **detail: Any
 ) -> dict[str, Any]:
-    """Return what the attempt that made a snapshot complete knows beyond bronze.
+    """Return the values that only the completing attempt knows; bronze does not store them.
 
-    :param lowest: the low watermark, where this session has just asked for it.
-    :param detail: beside the names of the key's columns.
+    :param lowest: the low watermark, if this session has just queried it.
+    :param detail: further entries of ``detail``, next to the key columns.
     """
     instance = source.description.instance
     return {
@@ -151,9 +151,9 @@ def write_snapshot_facts(
     started_at: datetime | None,
     wave: int | None = None,
 ) -> bool:
-    """Write the row of a snapshot, or of one of its waves, unless it is there; False when it was.
+    """Write the row of a snapshot or of one wave; False when it exists already.
 
-    :param started_at: None where the work itself was another attempt's: how long it took is not known.
+    :param started_at: None when another attempt did the work, so its duration is not known.
     """
     assert row.snapshot is not None
     identifier = facts_identifier(row.target, row.event, row.snapshot, wave)
@@ -161,7 +161,7 @@ def write_snapshot_facts(
 
 
 def keys_of(source: LoadableTable) -> dict[str, Any]:
-    """Return the names of the key's columns and of those the table is cut on; never a key value."""
+    """Return the names of the key columns and split columns; never a key value."""
     return {
         "key": [column.name for column in source.keys.key or ()],
         "split_by": [column.name for column in source.split_columns],
@@ -169,14 +169,14 @@ def keys_of(source: LoadableTable) -> dict[str, Any]:
 
 
 def opening_row(bronze: Bronze, snapshot: Lsn, **columns: Any) -> FactsRow:
-    """Build the row of a snapshot that was opened; ``columns`` are known to the first attempt alone."""
+    """Build the row of an opened snapshot; only the first attempt knows ``columns``."""
     return snapshot_row(
         bronze, "snapshot_open", snapshot, min_lsn=snapshot, max_lsn=snapshot, end_lsn=snapshot, **columns
     )
 
 
 def chunk_plan_row(bronze: Bronze, plan: StoredPlan, **columns: Any) -> FactsRow:
-    """Build the row of a stored plan: how many chunks and waves, by which method and why."""
+    """Build the row of a stored plan: its chunks, waves, method and reason."""
     start = plan.start
     detail = {
         "chunks": plan.chunks,
@@ -191,7 +191,7 @@ def chunk_plan_row(bronze: Bronze, plan: StoredPlan, **columns: Any) -> FactsRow
 
 
 def wave_row(bronze: Bronze, plan: StoredPlan, landed: LandedWave, **columns: Any) -> FactsRow:
-    """Build the row of a wave that bronze holds; without ``columns`` from bronze alone."""
+    """Build the row of a committed wave; without ``columns``, from bronze alone."""
     chunks = [chunk.index for chunk in plan.chunks_of(landed.wave)]
     if not columns:
         stamps = stamps_of(bronze, plan.snapshot, first_chunk=chunks[0], last_chunk=chunks[-1])
@@ -229,7 +229,7 @@ def write_missing_chunk_facts(
     *,
     attempt: Attempt,
 ) -> int:
-    """Write again, from bronze and the plan, rows whose writer ended first; return how many."""
+    """Write rows that an interrupted attempt left out, rebuilt from bronze and the plan; return how many."""
     target, snapshot = bronze.location.uri, plan.snapshot
     waves = {facts_identifier(target, "snapshot_wave", snapshot, wave.wave): wave for wave in landed}
     rows = {
@@ -248,7 +248,7 @@ def write_missing_chunk_facts(
 
 
 def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bool:
-    """Write a row, signed by who writes it and with what all of them share; False when it was there."""
+    """Add the attempt and the common columns, and write the row; False when it exists already."""
     told = replace(
         row,
         source=run.bronze.identity.label,
@@ -261,14 +261,14 @@ def write_change_facts(run: ChangesRun, row: FactsRow, *, identifier: str) -> bo
 
 
 def count_columns(counts: ChangeCounts) -> dict[str, Any]:
-    """Return the columns that count changes; they are called as the fields are."""
+    """Return the change counts by facts column; the fields have the columns' names."""
     return {each.name: getattr(counts, each.name) for each in fields(counts)}
 
 
 def write_window_facts(
     run: ChangesRun, rows: WindowRows, *, event: Event, replaced: int | None = None
 ) -> None:
-    """The row of one commit of changes."""
+    """Write the row of one commit of changes."""
     ends = {lsn: commit_time(run.session, lsn) for lsn in (rows.counts.min_lsn, rows.counts.max_lsn) if lsn}
     row = FactsRow(
         event=event,
@@ -294,7 +294,7 @@ def write_window_facts(
 
 
 def write_missing_facts(run: ChangesRun) -> bool:
-    """Write the row of the newest commit of changes again, when the run that committed it ended first."""
+    """Write the row of the newest commit of changes if the run that committed it did not."""
     batch = run.state.batch
     commit = newest_change_commit(run.bronze, batch) if batch else None
     if commit is None:

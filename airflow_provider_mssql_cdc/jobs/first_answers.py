@@ -1,4 +1,4 @@
-"""What a run of changes asks first, in one round trip; a table without changes needs no other."""
+"""The first queries of a run of changes, in one round trip; a table without changes needs no further one."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _ASKING = "asking for what is new"
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswers:
-    """How the server stood when the run began, all of it from one session.
+    """State of the server at the start of the run; all values come from one session.
 
-    :param position: that bronze had; the other answers are about what lies above it.
-    :param position_time: commit time of the position; None where it is not a mapped commit.
-    :param available: what the configured instance can give.
-    :param is_quiet: it has no change in ``(position, available.captured]``, and none was purged from there.
+    :param position: bronze's position; the other values describe what lies above it.
+    :param position_time: commit time of the position; None when it has no entry in ``cdc.lsn_time_mapping``.
+    :param available: LSN range that the configured instance can serve.
+    :param is_quiet: the instance has no change in ``(position, available.captured]``, and none was purged
+        there.
     :param newest: the newest entry that capture wrote.
-    :param kept_since: commit time of the oldest change that is kept.
-    :param trouble: what is wrong with capture.
+    :param kept_since: commit time of the oldest retained change.
+    :param trouble: problem with the capture job, if any.
     """
 
     position: Lsn
@@ -53,7 +54,7 @@ class FirstAnswers:
     trouble: CaptureTrouble | None
 
     def has_nothing_up_to(self, bound: Lsn, *, position: Lsn) -> bool:
-        """Whether these answers prove that ``(position, bound]`` holds no change of the table."""
+        """Return whether these answers prove that ``(position, bound]`` holds no change of the table."""
         captured = self.available.captured
         return self.is_quiet and position == self.position and captured is not None and bound <= captured
 
@@ -61,18 +62,18 @@ class FirstAnswers:
 def ask_first(
     session: SourceSession, instance: CaptureInstance, *, bronze: Bronze, label: str
 ) -> FirstAnswers:
-    """Ask everything that a run without changes needs to know, in this order, outside any transaction.
+    """Query everything that a run without changes needs, in this order, outside any transaction.
 
-    1. Whether the server's history is bronze's: fails before anything else is concluded.
-    2. What capture wrote last, then how far it has come: both are lower bounds of what it has reached when
-       the rest is asked.
-    3. Whether there is a change above the position. Capture writes changes before the entry that lets
-       ``max_lsn`` reach them, so all up to 2 are there to be seen.
-    4. Whether it is still the same change table, then its low end. Cleanup raises that before it deletes:
-       where the position is retained now, nothing was purged when 3 was asked.
+    1. Whether bronze belongs to the server's history. A mismatch fails before anything else is decided.
+    2. The newest capture entry, then max LSN: both are lower bounds for what capture has reached when the
+       later queries run.
+    3. Whether there is a change above the position. Capture writes change rows before the entry that raises
+       ``max_lsn``, so all changes up to 2 are visible.
+    4. Whether the change table is still the same, then its low watermark. Cleanup raises the watermark
+       before it deletes rows: if the position is retained now, nothing was purged when 3 ran.
 
     :raises ReplicaBehind: the server is a replica that is behind bronze.
-    :raises StateDamaged: another history is proven.
+    :raises StateDamaged: the server has another history.
     :raises NotReadyYet: no low watermark is known.
     """
     coverage, zone = bronze.state.coverage, zone_of(session)
@@ -108,21 +109,21 @@ def ask_first(
 
 
 def _is_there(instance: CaptureInstance, listed: Answer) -> bool:
-    """Whether the instance that was described is among those of its table."""
+    """Return whether the described instance still exists among those of its table."""
     if listed.error is not None:
         return False
     return any(instance_of(row).identity == instance.identity for row in listed.found)
 
 
 def available_now(run: ChangesRun) -> InstanceChanges:
-    """What the configured instance can give; as it was asked first, until the position moves."""
+    """Return the LSN range of the configured instance; uses the first answers until the position moves."""
     if run.first is not None and run.first.position == run.position:
         return run.first.available
     return run.source.available()
 
 
 def position_time(run: ChangesRun) -> datetime | None:
-    """The commit time of the position, asked for where neither the run nor bronze knows it."""
+    """Return the commit time of the position; queries the server if neither the run nor bronze knows it."""
     if run.first is not None and run.first.position == run.position:
         return run.first.position_time
     stamp = run.state.stamp
@@ -132,9 +133,9 @@ def position_time(run: ChangesRun) -> datetime | None:
 
 
 def rests(run: ChangesRun, bound: Lsn) -> bool:
-    """Whether the first answers show that there is nothing to read, and the position need not move.
+    """Return whether the first answers show that there is nothing to read and the position need not move.
 
-    One that has to move takes the way of rows: the columns are looked at, and a change of the table noticed.
+    If it has to move, the run takes the normal path: it checks the columns and notices changes of the table.
     """
     first = run.first
     if first is None or not first.has_nothing_up_to(bound, position=run.position):
@@ -146,7 +147,7 @@ def rests(run: ChangesRun, bound: Lsn) -> bool:
 
 
 def stays(run: ChangesRun, until: CommitStamp | None) -> bool:
-    """Whether a position stays where it is when there is no change up to ``until``."""
+    """Return whether the position stays unchanged when there is no change up to ``until``."""
     snapshot, stamp = run.bronze.state.snapshot, run.state.stamp
     return not moves_without_rows(
         run.position,
@@ -159,6 +160,6 @@ def stays(run: ChangesRun, until: CommitStamp | None) -> bool:
 
 
 def stamp_at(session: SourceSession, lsn: Lsn) -> CommitStamp | None:
-    """The LSN with its commit time; None where it is not a mapped commit."""
+    """Return the LSN with its commit time; None when it has no entry in ``cdc.lsn_time_mapping``."""
     time = commit_time(session, lsn)
     return None if time is None else CommitStamp(lsn, time)

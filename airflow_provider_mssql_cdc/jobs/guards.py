@@ -59,10 +59,10 @@ def refuse_other_history(
 ) -> None:
     """Fail when bronze's changes come from a history that the server does not have; one round trip.
 
-    Call it outside any transaction, so that each question sees what the one before it left.
+    Call it outside any transaction: under SNAPSHOT all queries would see one fixed point in time.
 
-    :raises ReplicaBehind: a replica that has not got there yet; another attempt may find it caught up.
-    :raises StateDamaged: another history is proven.
+    :raises ReplicaBehind: a replica has not caught up yet; retryable.
+    :raises StateDamaged: the server provably has another history.
     """
     if bronze.state.coverage is None:
         return
@@ -73,11 +73,11 @@ def refuse_other_history(
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuestion:
-    """What a server is asked to tell its history from another one's.
+    """Query that distinguishes the server's history from another one.
 
-    :param position: that changes have reached.
-    :param above: the newest snapshot's LSN, where it is above the position.
-    :param stored: what bronze holds with a commit time, in the order of the statement's entries.
+    :param position: the position of bronze's changes.
+    :param above: LSN of the newest snapshot, if it is above the position.
+    :param stored: LSNs in bronze with their commit times, in the order of the statement's entries.
     """
 
     position: Lsn
@@ -87,7 +87,7 @@ class HistoryQuestion:
 
 
 def history_question(session: SourceSession, instance: CaptureInstance, *, bronze: Bronze) -> HistoryQuestion:
-    """The question about a bronze that has coverage; ask it outside any transaction."""
+    """Build the query for a bronze with coverage; run it outside any transaction."""
     coverage, newest = bronze.state.coverage, bronze.state.newest
     assert coverage is not None
     above = (newest,) if newest is not None and newest > coverage.changes else ()
@@ -99,10 +99,10 @@ def history_question(session: SourceSession, instance: CaptureInstance, *, bronz
 def judge_history(
     session: SourceSession, instance: CaptureInstance, asked: HistoryQuestion, answer: Answer, *, label: str
 ) -> None:
-    """Judge the answer to :func:`history_question`.
+    """Check the answer to :func:`history_question`.
 
-    :raises ReplicaBehind: a replica that has not got there yet; another attempt may find it caught up.
-    :raises StateDamaged: another history is proven.
+    :raises ReplicaBehind: a replica has not caught up yet; retryable.
+    :raises StateDamaged: the server provably has another history.
     """
     stored = asked.stored
     row = _answered(session, answer, entries=len(stored))
@@ -119,7 +119,9 @@ def judge_history(
         entries=[
             (stamp, _entry(stamp, row[f"entry_{number}"]))
             for number, stamp in enumerate(stored)
-            if stamp.lsn <= reached  # a replica need not have come to the newest snapshot's yet
+            # Of a replica, LSNs that its redo has not reached are left out: a missing entry proves nothing
+            # there.
+            if stamp.lsn <= reached
         ],
         smallest=Lsn.from_server(row["smallest"]),
         low=max(lows, default=None),
@@ -129,10 +131,10 @@ def judge_history(
 
 
 def refuse_snapshot_ahead(session: SourceSession, reached: Lsn, *, snapshot: Lsn, label: str) -> None:
-    """Fail when the server has not reached the S that rows were read under; bronze need not hold anything.
+    """Fail when the server has not reached the S that the rows were read under; works with an empty bronze.
 
     :param reached: ``now()`` of this session.
-    :raises ReplicaBehind: a replica that has not got there yet.
+    :raises ReplicaBehind: a replica has not caught up yet.
     :raises StateDamaged: the database was restored, or lost commits, after the rows were read.
     """
     if snapshot <= reached:
@@ -163,7 +165,7 @@ def _refuse_ahead(position: Lsn, reached: Lsn | None, label: str, *, is_replica:
 
 
 def _stored(bronze: Bronze, position: Lsn, above: Iterable[Lsn]) -> list[CommitStamp]:
-    """What bronze holds with a commit time of the mapping: of the position, of rows below and above it."""
+    """Return LSNs whose commit times bronze recorded: the position, and rows below and above it."""
     stamp = read_changes_state(bronze.table).stamp
     found = {} if stamp is None else {stamp.lsn: stamp}
     newest = newest_lsn_beside_changes(bronze, position)
@@ -177,7 +179,7 @@ def _stored(bronze: Bronze, position: Lsn, above: Iterable[Lsn]) -> list[CommitS
 
 
 def _answered(session: SourceSession, answer: Answer, *, entries: int) -> dict[str, Any]:
-    """The answers; of a login that may not read the mapping those that need no right."""
+    """Return the answers; for a login without access to the mapping, only those that need no permission."""
     try:
         return answer.row
     except (PermissionDenied, SourceObjectMissing) as exc:
@@ -203,20 +205,20 @@ def _reached(instance: CaptureInstance, max_lsn: Lsn | None) -> Lsn | None:
 
 
 def _reached_by_any(session: SourceSession, instance: CaptureInstance, reached: Lsn | None) -> Lsn | None:
-    """A newer instance's start counts too: capture says it has come that far until it moves on its own."""
+    """Include the start of newer instances: max LSN may stay below it until capture processes a commit."""
     of_table = visible_instances(session, (instance.source_schema, instance.source_table))
     starts = [other.start_lsn.decremented() for other in of_table if other.start_lsn is not None]
     return max((lsn for lsn in (reached, *starts) if lsn is not None), default=None)
 
 
 _NOTHING_PURGED = timedelta(minutes=10)
-"""The first change of an instance is at most this much younger than the instance itself, as a rule."""
+"""Assumed maximum delay between the creation of an instance and its first retained change."""
 
 
 def refuse_unretained(lowest: Lsn, *, position: Lsn, label: str) -> None:
     """Fail when CDC cleanup has purged changes just above ``position``.
 
-    :param lowest: the low watermark, as this session has it.
+    :param lowest: the low watermark, queried on this session.
     :raises RetentionGap: with the position, the low watermark and the remedy.
     """
     if not is_retained(position, lowest):
@@ -231,9 +233,9 @@ def refuse_unretained(lowest: Lsn, *, position: Lsn, label: str) -> None:
 def refuse_lost_changes(
     session: SourceSession, instance: CaptureInstance, *, state: BronzeState, label: str
 ) -> None:
-    """Fail when changes just above the position that bronze has reached have been purged.
+    """Fail when changes just above bronze's position have been purged.
 
-    What a chunked snapshot has loaded stays; changes that would continue from it are gone.
+    The committed rows of a chunked snapshot stay valid, but the changes that would continue them are gone.
 
     :raises RetentionGap: with the position, the low watermark and the remedy.
     """
@@ -249,10 +251,10 @@ def refuse_lost_changes(
 
 
 def headroom_hours(session: SourceSession, instance: CaptureInstance, *, position: Lsn) -> float | None:
-    """Hours of the log that cleanup would have to purge to reach ``position``.
+    """Return how many hours of log cleanup would have to purge to reach ``position``.
 
-    None while cleanup has purged nothing of this instance: what it would reach then lies in the future.
-    None too where the server does not say when something was committed.
+    None while cleanup has purged nothing of this instance: its first purge lies in the future. Also None
+    when the server does not provide the commit times.
     """
     lowest = low(session, instance)
     reached, kept_since = commit_time(session, position), commit_time(session, lowest)
@@ -268,10 +270,10 @@ REMEDY = "mssql_cdc_bootstrap(resnapshot=True)"
 
 
 def refuse_gap(run: ChangesRun, available: InstanceChanges, *, position: Lsn) -> None:
-    """Fail when changes just above the position have been purged, with a ``gap`` facts row.
+    """Fail when changes just above the position have been purged, and write a ``gap`` facts row.
 
-    :param available: of the instance that is to continue, or has just been read, seen on this session now.
-    :raises RetentionGap: with what was lost and the way back.
+    :param available: range of the instance to read, or just read, queried on this session.
+    :raises RetentionGap: with the lost range and the remedy.
     """
     if available.continues(position):
         return
@@ -310,7 +312,7 @@ def _record_gap(run: ChangesRun, available: InstanceChanges, position: Lsn) -> N
 
 
 def _known_time(run: ChangesRun, position: Lsn) -> datetime | None:
-    """The server's word, then bronze's; at last the newest commit time that bronze recorded below it."""
+    """Return the position's commit time from the server or bronze; else the newest recorded below it."""
     stamp = run.state.stamp
     known = commit_time(run.session, position) or recorded_commit_time(run.bronze, position)
     return known or (None if stamp is None else stamp.time)

@@ -23,7 +23,7 @@ _COMMITS_SEARCHED = 20
 
 
 def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -> None:
-    """One row for a commit that changed rows, or that rebuilt silver; none for a position that moved."""
+    """Write one row per commit that changed rows or rebuilt silver; none when only the position moved."""
     counts, position = merged.counts, merged.position
     if not (counts.files_added or counts.files_removed or merged.rebuilt):
         return
@@ -56,7 +56,7 @@ def write_merge_facts(order: MergeOrder, silver: Silver, merged: MergedSilver) -
 
 
 def write_missing_facts(order: MergeOrder, silver: Silver) -> None:
-    """The row of silver's newest merge, when the run that committed it ended before writing it."""
+    """Write the row of silver's newest merge if the run that committed it did not."""
     said = _newest_merge(silver)
     if said is None or not (said["files_added"] or said["files_removed"] or said["rebuilt"]):
         return
@@ -82,7 +82,7 @@ def write_missing_facts(order: MergeOrder, silver: Silver) -> None:
 
 
 def _newest_merge(silver: Silver) -> dict[str, Any] | None:
-    """What the newest commit of a merge says of itself; None where the log no longer reaches so far."""
+    """Return what the newest merge commit recorded about itself; None when the log no longer has it."""
     for commit in silver.table.history(_COMMITS_SEARCHED):
         if commit.get(EVENT_KEY) == MERGE_EVENT:
             said: dict[str, Any] = json.loads(commit["userMetadata"])

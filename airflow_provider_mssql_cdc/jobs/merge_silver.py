@@ -1,4 +1,4 @@
-"""Keep silver from bronze: skip, wait, merge what is new, or rebuild it."""
+"""Merge bronze into silver: skip, wait, merge new changes, or rebuild."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ _LOST_AT_MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class MergeOrder:
-    """What a run of a merge is asked for.
+    """Parameters of one merge run.
 
-    :param silver: path or URI of the Delta table that holds the current state.
-    :param wait_consistent: leave silver as it is until changes have passed the snapshot's horizon.
-    :param min_changed_share: leave silver as it is while fewer change rows than this share of its rows wait,
-        0.0 to 1.0.
-    :param max_delay_seconds: merge them in any case once the oldest is that old in bronze, in seconds.
+    :param silver: path or URI of the Delta table with the current state.
+    :param wait_consistent: do not merge until changes have passed the snapshot's horizon.
+    :param min_changed_share: do not merge while the pending change rows are fewer than this share of
+        silver's rows; 0.0 to 1.0.
+    :param max_delay_seconds: merge regardless of the share once the oldest pending commit is this old, in
+        seconds.
     """
 
     table: MssqlCdcTable
@@ -79,15 +80,15 @@ class MergeOrder:
 
 @dataclass(frozen=True, slots=True)
 class MergedSilver:
-    """What silver is after a run.
+    """Result of a merge run.
 
-    :param version: of silver.
-    :param rows: in silver.
+    :param version: silver version after the run.
+    :param rows: number of rows in silver.
     :param rebuilt: why every row was replaced; None for a merge of changes.
-    :param consistency: whether silver is the source's state at its position, row by row.
-    :param horizon: what changes have to pass for that; None when no row was read.
+    :param consistency: whether silver equals the source row by row at its position.
+    :param horizon: the point that changes must pass for that; None when the snapshot read no row.
     :param silver: canonical path or URI of the table.
-    :param committed: this Airflow run has changed rows of it, in this try or an earlier one.
+    :param committed: whether this Airflow run changed rows of silver, in this try or an earlier one.
     """
 
     version: int
@@ -101,7 +102,7 @@ class MergedSilver:
     committed: bool
 
     def to_xcom(self) -> dict[str, Any]:
-        """JSON types."""
+        """Return JSON types."""
         return {
             "version": self.version,
             "rows": self.rows,
@@ -123,15 +124,15 @@ class MergedSilver:
 def merge_silver(
     order: MergeOrder, *, connect: Connect, on_step: OnStep = unwatched
 ) -> Skipped | Waiting | MergedSilver:
-    """Bring silver to the version of bronze that is there now; the source is asked only when it is built.
+    """Bring silver to bronze's current version; the source is queried only when silver is built.
 
-    Run again it finds its own position and does nothing; of two at once one commits, and the other goes on
-    from there.
+    Idempotent: a second run finds its own position and does nothing. Of two concurrent runs one commits, and
+    the other continues from the new position.
 
-    :raises UnsupportedKey: silver needs a key that tells the source's rows apart.
+    :raises UnsupportedKey: the key does not identify the source's rows.
     :raises ForeignTable: bronze or silver belongs to another source table.
-    :raises StateDamaged: another tool removed rows of bronze that silver would be kept from.
-    :raises CommitConflict: other merges were first too often.
+    :raises StateDamaged: another tool removed bronze rows that silver needs.
+    :raises CommitConflict: other merges committed first too often.
     """
     bronze = open_bronze(TableLocation.bronze_of(order.table))
     if bronze is None:
@@ -203,7 +204,8 @@ def _merge_once(
         run_id=order.attempt.run_id,
         passed=past.passed,
     )
-    # The keys of a merge and their images grow with the changes; a silver that is up to date reads nothing.
+    # Memory grows with the changed keys and their images, so concurrent merges take turns; a silver that is
+    # up to date reads nothing.
     with turn_of(lambda: 0 if isinstance(decision, UpToDate) else stored_bytes(bronze.table)):
         commit = update_silver(request, decision, confirm_empty=lambda: _refuse_to_empty(order, connect))
     on_step("committed")
@@ -215,16 +217,16 @@ def _merge_once(
 
 
 def _too_few(order: MergeOrder, silver: Silver, bronze: Bronze) -> str | None:
-    """Why the changes that silver lacks are left to a later merge; None where they are merged now."""
+    """Return why the pending changes are left to a later merge; None to merge now."""
     if not order.min_changed_share:
         return None
     assert silver.position is not None
     try:
         waiting = files_since(bronze, silver.position.version)
     except LogForgotten:
-        return None  # silver is rebuilt
+        return None  # the log no longer says what is pending: silver will be rebuilt
     if waiting.withdrawn or waiting.oldest is None:
-        return None  # a repair is not put off, and a position that moves costs next to nothing
+        return None  # repairs are not delayed; moving only the position is cheap
     rows = sum(file.rows for file in current_files(silver))
     wanted = math.ceil(order.min_changed_share * rows)
     due = waiting.oldest + timedelta(seconds=order.max_delay_seconds)
@@ -238,7 +240,7 @@ def _too_few(order: MergeOrder, silver: Silver, bronze: Bronze) -> str | None:
 
 
 def _consistency(bronze: Bronze) -> Consistency | None:
-    """Whether changes have passed the horizon of bronze's snapshot; None where it holds none."""
+    """Return whether changes have passed the horizon of bronze's snapshot; None without a snapshot."""
     snapshot, coverage = bronze.state.snapshot, bronze.state.coverage
     if snapshot is None or coverage is None:
         return None
@@ -249,7 +251,7 @@ def _consistency(bronze: Bronze) -> Consistency | None:
 def _with_the_sources_key(
     order: MergeOrder, bronze: Bronze, silver: Silver | None, *, connect: Connect
 ) -> Silver:
-    """Silver by the key that the source's catalog, or the user, gives; made when it is not there."""
+    """Return silver, created if missing, with the key from the source's catalog or the user."""
     with connect() as session:
         source = loadable_table(session, order.table)
         bronze.check_identity(source.identity)
@@ -271,9 +273,9 @@ def _with_the_sources_key(
 
 
 def _refuse_to_empty(order: MergeOrder, connect: Connect) -> None:
-    """Bronze says that the table is empty: the source has to say so too.
+    """Before silver is emptied, check that the source table is empty too.
 
-    :raises StateDamaged: it has rows.
+    :raises StateDamaged: the source table has rows.
     """
     with connect() as session:
         source = loadable_table(session, order.table)
@@ -289,7 +291,7 @@ def _refuse_to_empty(order: MergeOrder, connect: Connect) -> None:
 def _said(
     order: MergeOrder, silver: Silver, bronze: Bronze, *, commit: MergeCommit, past: Consistency
 ) -> MergedSilver:
-    """Log and facts of what was done."""
+    """Log the outcome and write its facts row."""
     merged = MergedSilver(
         version=commit.version,
         rows=commit.rows,
@@ -314,7 +316,7 @@ def _said(
 
 
 def _has_changed_rows(order: MergeOrder, silver: Silver, commit: MergeCommit) -> bool:
-    """Whether this Airflow run has changed rows of silver: now, or in a try that could not announce it."""
+    """Return whether this Airflow run changed rows of silver, now or in an earlier try."""
     if commit.rebuilt or commit.counts.inserted or commit.counts.updated or commit.counts.deleted:
         return True
     return silver.earlier_try_committed(

@@ -1,4 +1,4 @@
-"""Many tables in one task: each is loaded, completed or followed by the jobs of a single table."""
+"""Many tables in one task: each is loaded, completed or followed by the single-table jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def read_item(worker: Worker, item: ReadItem) -> PackOutcome:
-    """Do one item of the plan. Never raises for a table's sake: what failed is in the outcome."""
+    """Process one item of the plan. Never raises for a table's failure: the outcome records it."""
     with facts_together():
         if item.kind == "range":
             return _read_part(worker, item, _stage_range)
@@ -44,9 +44,9 @@ def read_item(worker: Worker, item: ReadItem) -> PackOutcome:
 def complete_tables(
     worker: Worker, tables: Iterable[ToComplete], results: Mapping[int, Mapping[str, Any]]
 ) -> PackOutcome:
-    """Complete each table whose ranges or waves are all there, and follow it at once.
+    """Complete each table whose ranges or waves are all present, and follow it at once.
 
-    :param results: of ``read``, by the number of the item; those of this plan alone.
+    :param results: results of ``read`` by item number; only those of this plan.
     """
     by_name = {one.table.name: one for one in tables}
 
@@ -64,7 +64,7 @@ def complete_tables(
 
 
 def follow_tables(worker: Worker, tables: Iterable[TableRef]) -> PackOutcome:
-    """Changes and merge of each table."""
+    """Read changes and merge, for each table."""
     with facts_together():
         return each_table(
             worker, tables, lambda worker, one, _, done: follow_table(worker, one, done), ahead=ASKED_AHEAD
@@ -72,7 +72,7 @@ def follow_tables(worker: Worker, tables: Iterable[TableRef]) -> PackOutcome:
 
 
 def load_table(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
-    """Plan, read, complete, then changes and merge: nothing of it twice, however often it is tried."""
+    """Plan, read, complete, follow and merge one table. Idempotent: finished steps are not repeated."""
     connect, table = worker.connect(one), one.table
     request = PlanRequest(
         table=table,
@@ -97,7 +97,7 @@ def load_table(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) ->
 
 
 def follow_table(worker: Worker, one: DatabaseTable, done: Done) -> None:
-    """What CDC has recorded since, into bronze; then silver."""
+    """Append new CDC changes to bronze, then merge into silver."""
     connect, options = worker.connect(one), one.options
     request = ChangesRequest(
         table=one.table,
@@ -140,7 +140,7 @@ def _merge(order: MergeOrder, connect: Connect, done: Done) -> None:
 
 
 def _loaded(worker: Worker, one: DatabaseTable, completed: CompletedSnapshot, done: Done) -> None:
-    """Follow it at once, so that silver is there after the first run."""
+    """Follow a table right after its load, so that silver exists after the first run."""
     done.told |= {"loaded": completed.rows, "snapshot": completed.snapshot.text}
     if completed.committed:
         extra = {"lsn": completed.snapshot.text, "version": completed.version, "rows": completed.rows}
@@ -167,7 +167,7 @@ Stage = Callable[[Worker, DatabaseTable, Mapping[str, Any]], tuple[dict[str, Any
 
 
 def _read_part(worker: Worker, item: ReadItem, stage: Stage) -> PackOutcome:
-    """A range or a wave of one table: what it staged is for ``complete``."""
+    """Read one range or wave of a table; ``complete`` commits a whole snapshot's ranges."""
     outcome = PackOutcome()
     (ref,) = item.tables
     try:
@@ -206,7 +206,7 @@ def _read_wave(
 
 
 def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -> None:
-    """Open a chunked snapshot and find its bounds, which are stored: the next run reads its waves."""
+    """Open a chunked snapshot and store its bounds; the next run reads its waves."""
     request = chunked_request(worker.attempt, one, ref, max_waves=one.options.max_waves)
     planned = plan_chunks(request, connect=worker.connect(one))
     if isinstance(planned, Skipped):
@@ -216,7 +216,7 @@ def _cut_chunks(worker: Worker, one: DatabaseTable, ref: TableRef, done: Done) -
 
 
 def chunked_request(attempt: Attempt, one: DatabaseTable, ref: TableRef, *, max_waves: int) -> ChunkedRequest:
-    """What a table's options say about its chunks."""
+    """Return the chunk options of a table."""
     options = one.options
     return ChunkedRequest(
         table=one.table,

@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STORE_SECONDS, STORE_BOUNDS = 15.0, 1000
-"""Bounds are stored when this much time has passed, or this many have been found, since the last time."""
+"""Bounds are stored after this much time, or this many new bounds, so that a retry continues from them."""
 
 
 class _TimeIsUp(Exception):
-    """The run's ``max_seconds`` have passed; what was found is stored."""
+    """The run's ``max_seconds`` have passed; bounds found so far are stored."""
 
 
 class ChunkPlanner:
-    """Plans one table on one session; what it has found is in the plans table, not in this object."""
+    """Plan one table on one session; progress is stored in the plans table, not in this object."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class ChunkPlanner:
     def finished_plan(
         self, snapshot: Lsn, *, chunk_rows: int, max_waves: int, chunks_per_wave: int | None
     ) -> StoredPlan | Skipped:
-        """The plan of S as it is stored; what is missing of it is found first.
+        """Return the complete stored plan of S; find and store missing bounds first.
 
-        :raises ConfigurationError: it was begun on other columns than the table is cut on now.
+        :raises ConfigurationError: the plan was begun on other split columns.
         """
         plan = read_plan(self._location, snapshot)
         if plan is None:
@@ -136,9 +136,9 @@ class ChunkPlanner:
             )
 
     def _all_bounds(self, plan: StoredPlan) -> StoredPlan:
-        """Find on from the last stored bound; stored in between, before a statement that may take long.
+        """Find the remaining bounds; store them regularly, and before statements that may be slow.
 
-        :raises PlanMoved: another planner has stored bounds in the meantime.
+        :raises PlanMoved: another planner stored bounds concurrently.
         """
         self._waiting, self._stored_at = [], time.monotonic()
 
@@ -178,14 +178,14 @@ class ChunkPlanner:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedRequest:
-    """What ``plan`` is asked for. A plan that is stored stays as it is, whatever is asked for here.
+    """Parameters of ``plan``. They do not change a plan that is already stored.
 
-    :param chunk_rows: rows that a chunk is to have.
-    :param max_waves: waves that one run maps at most, Airflow's own limit included.
-    :param chunks_per_wave: None leaves it to the package.
+    :param chunk_rows: target rows per chunk.
+    :param max_waves: maximum waves that one run maps; Airflow's own limit applies too.
+    :param chunks_per_wave: None to let the package choose.
     :param wait_seconds: how long opening waits for capture to pass every S that bronze knows.
-    :param max_seconds: from now on, after which this run begins no further wave.
-    :param min_headroom_hours: below which no wave is begun.
+    :param max_seconds: time from now after which this run starts no further wave.
+    :param min_headroom_hours: start no wave below this headroom.
     """
 
     table: MssqlCdcTable
@@ -202,10 +202,10 @@ class ChunkedRequest:
 def plan_chunks(
     request: ChunkedRequest, *, connect: Connect, on_step: OnStep = unwatched
 ) -> list[PlannedWave] | Skipped:
-    """The waves that bronze does not hold yet, at most ``max_waves``; one wave that reads nothing if it does.
+    """Return the waves that bronze lacks, at most ``max_waves``; one no-op wave when none is missing.
 
-    :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
-    :raises UnsupportedKey: a key that the user names has fewer values than rows; nothing has been opened.
+    :raises PreflightFailed: lists every problem; nothing has been written.
+    :raises UnsupportedKey: the user's key has fewer values than rows; nothing has been opened.
     :raises RetentionGap: changes above the position have been purged, so the snapshot cannot be continued.
     :raises NotReadyYet: a new S would not be above those that bronze knows.
     """
@@ -245,7 +245,7 @@ def plan_chunks(
 def too_little_headroom(
     session: SourceSession, source: LoadableTable, bronze: Bronze, *, stop: StopEarly
 ) -> str | None:
-    """Why no wave is begun now; None when the changes in bronze are far enough from being purged."""
+    """Return why no wave is started now; None when the changes in bronze are far from being purged."""
     coverage = bronze.state.coverage
     if stop.min_headroom_hours is None or coverage is None:
         return None

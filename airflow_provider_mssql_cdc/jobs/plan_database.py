@@ -1,4 +1,4 @@
-"""``plan`` of a whole database: which tables there are, what each needs, and which task does it."""
+"""``plan`` of a whole database: list the tables, decide what each needs, and assign the work to tasks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from airflow_provider_mssql_cdc.source.tracked import TrackedTables, tracked_tab
 log = logging.getLogger(__name__)
 
 OPENED_AT_ONCE = 8
-"""Bronze tables that are opened in parallel: on an object store each takes some tenths of a second."""
+"""Bronze tables opened in parallel; opening one on an object store takes a few tenths of a second."""
 
 LOAD, FOLLOW = "load", "follow"
 _FACTS_FILES = 64
 
 
 def plan_database(request: DatabaseRequest) -> DatabasePlan:
-    """Find the tracked tables and share the work of this run out.
+    """Find the tracked tables and distribute this run's work.
 
-    A table that fails here is in the plan's failures; the others are planned all the same.
+    A table that fails here is listed in the plan's failures; the others are planned.
 
-    :raises MssqlCdcError: the list of tables could not be had.
+    :raises MssqlCdcError: the list of tables could not be read.
     """
     worker, work = request.worker, Work()
     tracked = _tracked(worker)
@@ -78,10 +78,10 @@ def plan_database(request: DatabaseRequest) -> DatabasePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What the facts tell of earlier runs; nothing is decided by it but who does what when.
+    """What facts say about earlier runs. It influences only scheduling, never what is loaded.
 
-    :param untracked: tables that were loaded once and that CDC no longer tracks, with their bronze.
-    :param durations: seconds of the last work at a Delta table, by its place.
+    :param untracked: tables loaded before that CDC no longer tracks, with their bronze.
+    :param durations: seconds of the last work by Delta table location.
     """
 
     untracked: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def _past(worker: Worker, tracked: TrackedTables) -> _Past:
 def _untracked(
     database: MssqlCdcDatabase, tracked: TrackedTables, loads: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of this database, at places of this value's template, by names that its patterns choose."""
+    """Return untracked tables of this database that match its location template and its patterns."""
     known = {one.name for one in tracked.tables}
     prefix = f"{database.mssql_conn_id}: {tracked.database}."
     template = database.bronze_template
@@ -123,7 +123,7 @@ def _tracked(worker: Worker) -> TrackedTables:
 
 
 def _asked_again(request: DatabaseRequest, tables: Sequence[DatabaseTable], work: Work) -> set[str]:
-    """Names of the tables of which this run takes a new snapshot."""
+    """Return the names of the tables that this run snapshots again."""
     found: set[str] = set()
     for text in request.resnapshot:
         try:
@@ -143,7 +143,7 @@ def _asked_again(request: DatabaseRequest, tables: Sequence[DatabaseTable], work
 def _looked_at(
     worker: Worker, tables: Sequence[DatabaseTable], again: set[str], work: Work
 ) -> list[KnownTable]:
-    """What bronze holds of each table, opened in parallel."""
+    """Open each table's bronze in parallel and return what it contains."""
 
     def look(one: DatabaseTable) -> KnownTable | Exception:
         assert one.table.source is not None
@@ -173,7 +173,7 @@ def _complete_slots(tables: Sequence[ToComplete], slots: int) -> tuple[tuple[ToC
 def _follow_slots(
     tables: Sequence[KnownTable], slots: int, durations: Mapping[str, float]
 ) -> tuple[tuple[TableRef, ...], ...]:
-    """Share tables out into slots of equal duration, by how long each took in its last runs."""
+    """Distribute tables over slots of about equal duration, based on their last runs."""
     by_name = {one.ref.name: one.ref for one in tables}
     costs = {
         one.ref.name: cost(0, sum(durations.get(place, 0.0) for place in one.table.places()))
@@ -183,5 +183,5 @@ def _follow_slots(
 
 
 def _filled(packs: Sequence[tuple[Any, ...]], slots: int) -> tuple[tuple[Any, ...], ...]:
-    """One per slot: a slot without tables does nothing."""
+    """Return one list per slot; a slot without tables does nothing."""
     return (*packs, *[()] * (slots - len(packs)))

@@ -1,4 +1,4 @@
-"""``plan`` of a whole database: the tables that have to be loaded, as items of its mapped tasks."""
+"""``plan`` of a whole database: turn the tables to load into items for mapped tasks."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from airflow_provider_mssql_cdc.source.tracked import estimated_rows
 log = logging.getLogger(__name__)
 
 MOST_SEEKS = 32
-"""A cut by seeks of up to so many ranges is made by ``plan``; a longer one is a mapped task of its own."""
+"""``plan`` cuts a table by seeks into at most this many ranges; a longer cut becomes its own mapped task."""
 
 LONGEST_WAIT_SECONDS = 10
-"""``plan``, for which all tables wait, waits for one table's capture no longer than this."""
+"""Maximum wait of ``plan`` for one table's capture, because all tables wait for ``plan``."""
 
 _AROUND_NAMES_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRequest:
-    """What ``plan`` is asked for.
+    """Parameters of ``plan``.
 
     :param parts: ``load``, ``follow``, or both.
-    :param max_tasks: mapped tasks of ``read``, Airflow's own limit included.
-    :param max_waves: of all chunked tables together, among those.
+    :param max_tasks: maximum mapped tasks of ``read``; Airflow's own limit applies too.
+    :param max_waves: maximum waves of all chunked tables together, within ``max_tasks``.
     :param complete_slots: mapped tasks of ``complete``.
-    :param follow_slots: mapped tasks of ``follow``, and packs of small tables that are read in parallel.
-    :param resnapshot: names or patterns of tables of which a new snapshot is taken.
+    :param follow_slots: mapped tasks of ``follow``, and packs of small tables read in parallel.
+    :param resnapshot: names or patterns of tables to snapshot again.
     """
 
     worker: Worker
@@ -91,9 +91,9 @@ class KnownTable:
         return self.ref.resnapshot or not is_loaded
 
     def waves_missing(self, run: str) -> int | None:
-        """Of the chunked snapshot that is being loaded; None while its chunks are not all planned.
+        """Return the missing waves of the open chunked snapshot; None until all of its chunks are planned.
 
-        :param run: name of the Airflow run, which may have opened the new snapshot that was asked for.
+        :param run: name of the Airflow run, which may itself have opened the requested snapshot.
         """
         if self.bronze is None or (snapshot := self.bronze.state.unfinished) is None:
             return None
@@ -107,7 +107,7 @@ class KnownTable:
 
 @dataclass(slots=True)
 class Work:
-    """What the run does, as it is found."""
+    """Collect the work of the run."""
 
     plan: str = field(default_factory=new_plan_id)
     items: list[ReadItem] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Work:
         return len(self.items) - 1
 
     def add_parts(self, kind: Kind, ref: TableRef, works: Sequence[Mapping[str, Any]]) -> None:
-        """A table that several tasks read and ``complete`` commits."""
+        """Add a table that several tasks read and ``complete`` commits."""
         numbers = tuple(self.add(kind, ref, work=work) for work in works)
         self.to_complete.append(ToComplete(ref, numbers, chunked=kind == "wave"))
 
@@ -129,7 +129,7 @@ class Work:
 
 
 class LoadPlanner:
-    """Items of ``read``, the largest first: ranges of whole snapshots, waves of chunked ones, then packs."""
+    """Build the items of ``read``, largest first: ranges of whole snapshots, waves, then packs."""
 
     def __init__(self, request: DatabaseRequest, work: Work) -> None:
         self._request, self._work = request, work
@@ -161,7 +161,9 @@ class LoadPlanner:
             self._add_packs({name: whole[name].ref for name in small}, small, shares.packs)
 
     def _estimates(self, whole: Mapping[str, KnownTable]) -> dict[str, int | None]:
-        """None for all of them where the server cannot be asked: each is then read by its pack."""
+        """Return row estimates; None for all if the server cannot be queried: each table's pack then
+        decides.
+        """
         worker = self._request.worker
         names = [TableName.parse(name) for name in whole]
         if not names:
@@ -179,7 +181,7 @@ class LoadPlanner:
         )
 
     def _add_ranges(self, one: KnownTable, count: int) -> None:
-        """A table in ranges of its own; by one task alone, where the cut takes long."""
+        """Add a table as separate ranges; as one item when cutting it takes long."""
         options = one.table.options
         request = PlanRequest(
             table=one.table.table,
@@ -207,7 +209,7 @@ class LoadPlanner:
             self._work.add_parts("wave", one.ref, [each.to_xcom() for each in planned])
 
     def _add_packs(self, refs: Mapping[str, TableRef], costs: Mapping[str, int], packs: int) -> None:
-        """As many as there are tasks for; what is in none waits."""
+        """Add packs for the remaining tasks; tables that fit in none wait for the next run."""
         sizes = {name: len(json.dumps(ref.to_xcom())) + 2 for name, ref in refs.items()}
         found = pack(costs, packs=packs, sizes=sizes, item_bytes=ITEM_BYTES - _AROUND_NAMES_BYTES)
         left = self._request.max_tasks - len(self._work.items)

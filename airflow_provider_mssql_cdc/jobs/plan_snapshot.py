@@ -1,4 +1,4 @@
-"""``plan``: preflight, then S, then the key's ends, then the ranges. The order is the guarantee."""
+"""``plan``: preflight, then S, then the key's ends, then the ranges. The guarantee depends on this order."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ log = logging.getLogger(__name__)
 def bronze_for_snapshot(
     session: SourceSession, location: TableLocation, source: LoadableTable, *, resnapshot: bool
 ) -> Bronze:
-    """The source table's bronze, with every planned column.
+    """Open or create the source table's bronze with every planned column.
 
-    A resnapshot has a value for every row, so columns that the table has gained since the last one are
-    added, NULL in the rows so far; that it was asked for is the decision. Any other snapshot stops at them.
+    A resnapshot provides a value for every row, so it may add columns that the source gained, with NULL in
+    the existing rows: asking for it is the user's decision. Any other snapshot fails on new columns.
 
-    :raises ForeignTable: it belongs to another source table; or, unless this is a resnapshot, it was loaded
-        from another table that had this name.
-    :raises SchemaDrift: it lacks a column, has one of another type, or one whose values are in the source
-        table and that the capture instance does not record.
-    :raises StateDamaged: what it holds was read from another history than the server's.
+    :raises ForeignTable: bronze belongs to another source table; or, unless this is a resnapshot, it was
+        loaded from another table of this name.
+    :raises SchemaDrift: a column is missing or has another type, or the capture instance does not record a
+        column that has values in the source.
+    :raises StateDamaged: its content was read from another history than the server's.
     """
     bronze = open_bronze(location)
     if bronze is not None:
@@ -70,11 +70,11 @@ _POLL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What ``plan`` is asked for.
+    """Parameters of ``plan``.
 
-    :param max_ranges: upper end for the number of ranges, Airflow's own limit included.
+    :param max_ranges: maximum number of ranges; Airflow's own limit applies too.
     :param wait_seconds: how long a resnapshot waits for capture to pass every S that bronze knows.
-    :param max_seeks: ranges that are found by seeks at most; None for as many as there are.
+    :param max_seeks: maximum number of ranges found by seeks; None for no limit.
     """
 
     table: MssqlCdcTable
@@ -87,11 +87,11 @@ class PlanRequest:
 
 
 def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRange]:
-    """Cut the table into ranges under one S, or say that bronze holds a snapshot already.
+    """Cut the table into ranges under one S, or return the snapshot that bronze already contains.
 
-    :raises PreflightFailed: everything that is wrong at once; nothing has been written then.
+    :raises PreflightFailed: lists every problem; nothing has been written.
     :raises NotReadyYet: a resnapshot's S would not be above the stored one.
-    :raises TooManySeeks: the key has to be sought for more ranges than ``max_seeks``.
+    :raises TooManySeeks: the key needs more than ``max_seeks`` seeks.
     """
     table, started_at = request.table, datetime.now(UTC)
     with connect() as session:
@@ -124,7 +124,7 @@ def plan_snapshot(request: PlanRequest, *, connect: Connect) -> list[PlannedRang
 
 
 def _stored_snapshot(bronze: Bronze, request: PlanRequest, identity: SourceIdentity) -> Lsn | None:
-    """The snapshot to return instead of reading: any, or for a resnapshot the one this run took."""
+    """Return the snapshot to reuse: any, or for a resnapshot only one that this run took."""
     if request.resnapshot:
         other = is_other_object(bronze.state, identity)
         return None if other else bronze.snapshot_of_run(request.attempt.run)
@@ -134,12 +134,12 @@ def _stored_snapshot(bronze: Bronze, request: PlanRequest, identity: SourceIdent
 def record_snapshot(
     session: SourceSession, source: LoadableTable, *, bronze: Bronze, wait_seconds: float, label: str
 ) -> Lsn:
-    """S, recorded before anything of the table is read; strictly above every S that bronze knows.
+    """Record S before the first row is read; strictly above every S that bronze knows.
 
-    Above every LSN, too, of which another tool removed rows.
+    S is also above every LSN whose rows another tool removed.
 
-    :param wait_seconds: how long to wait for capture to pass those.
-    :raises NotReadyYet: it did not.
+    :param wait_seconds: how long to wait for capture to pass those LSNs.
+    :raises NotReadyYet: capture did not pass them in time.
     """
     deadline, told = time.monotonic() + wait_seconds, False
     while True:

@@ -1,4 +1,4 @@
-"""``read``: the session's own now(), the rows of one range, staged; then the horizon."""
+"""``read``: query now() on the reading session, read and stage the rows of one range, then the horizon."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LINE_SECONDS = 30.0
 
 
 class Sized(Protocol):
-    """A batch of rows, with what is measured of it."""
+    """A batch of rows with its size."""
 
     @property
     def nbytes(self) -> int: ...
@@ -59,14 +59,14 @@ Batch = TypeVar("Batch", bound=Sized)
 
 @dataclass(slots=True)
 class ReadMeter:
-    """Wraps the iterators of one read, one after the other; logs a line when 30 seconds have passed.
+    """Count rows and bytes of a read, across several iterators; logs progress every 30 seconds.
 
-    A line comes with a batch: a server that sends nothing gets none.
+    Progress is logged when a batch arrives: a server that sends nothing produces no log line.
 
-    :param label: what the log calls the rows; holds no key value.
-    :param expected: rows of the whole read as planned; None where that is not known.
+    :param label: name of the rows in the log; must not contain key values.
+    :param expected: planned number of rows; None when unknown.
     :param clock: monotonic, in seconds.
-    :ivar seconds: waited for batches, without what is done with them.
+    :ivar seconds: time spent waiting for batches, without their processing.
     """
 
     label: str
@@ -86,7 +86,7 @@ class ReadMeter:
         return self.read_bytes / MEGABYTE
 
     def watched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches."""
+        """Yield the batches unchanged and measure them."""
         while True:
             since = self.clock()
             batch = next(batches, None)
@@ -103,7 +103,7 @@ class ReadMeter:
         if now - self._logged < LINE_SECONDS:
             return
         self._logged = now
-        # An estimate may be too low: more than all of it says nothing.
+        # The estimate comes from metadata and may be too low: a share above 100 % would be meaningless.
         known = self.expected is not None and self.rows <= self.expected
         share = f", {self.rows / self.expected:.0%} of it" if known and self.expected else ""
         log.info(
@@ -116,11 +116,11 @@ class ReadMeter:
 def rows_of_range(
     session: SourceSession, source: LoadableTable, key_range: KeyRange, *, label: str
 ) -> Iterator[Iterator[Any]]:
-    """Record batches of the captured columns; a caller that needs a stamp asks for it before.
+    """Yield record batches of the captured columns; a caller that needs a stamp queries it before.
 
-    Under SNAPSHOT what happens inside is one transaction.
+    Under SNAPSHOT the body of the ``with`` block is one transaction.
 
-    :param label: what messages call the rows.
+    :param label: name of the rows in messages.
     :raises ValueDoesNotFit: names the table, the range and the column.
     """
     statement = select_range(
@@ -132,7 +132,7 @@ def rows_of_range(
 
 
 def _with_casts_named(batches: Iterator[Batch], source: LoadableTable) -> Iterator[Batch]:
-    """The server does not say in which column a cast failed: the error names the columns that are cast."""
+    """Add the cast columns to the error: the server does not say in which column a cast failed."""
     try:
         yield from batches
     except ValueDoesNotFit as exc:
@@ -153,22 +153,21 @@ def verify_count(
 ) -> None:
     """Count the range again and compare.
 
-    Under SNAPSHOT, within the transaction that read the rows, the numbers have to agree. Under READ
-    COMMITTED they have to on a quiet table: one of which CDC has recorded no change since ``since``. Where
-    it has, a difference is logged and ignored; a change that capture has not come to yet looks like a
-    fault, so the error is one that another attempt may not see.
+    Under SNAPSHOT, in the transaction that read the rows, the counts must match. Under READ COMMITTED they
+    must match when CDC has recorded no change of the table since ``since``; otherwise a difference is logged
+    and ignored. A change that capture has not processed yet looks like a fault, so the error is retryable.
 
-    :param since: what capture had reached before the read.
-    :raises CountsDiffer: another number, and no change that could explain it.
+    :param since: LSN that capture had reached before the read.
+    :raises CountsDiffer: the counts differ and no recorded change explains it.
     """
     counted = count_rows(session, source.description.table, source.split_columns, key_range)
     if counted == rows:
-        log.info("%s: recounted on the server, %d rows in both", label, rows)
+        log.info("%s: the server counts the same %d rows", label, rows)
         return
     if session.isolation is None and _has_changed(session, source, since=since):
         log.warning(
-            "%s: %d rows were read and %d are counted now; the table has changed in the meantime, so the "
-            "numbers prove nothing. Changes bring the difference",
+            "%s: %d rows were read and %d are counted now; the table changed during the read, so the "
+            "counts are not comparable. Changes will apply the difference",
             *(label, rows, counted),
         )
         return
@@ -197,13 +196,13 @@ def read_range(
     connect: Connect,
     verify_counts: bool = False,
 ) -> StagedRange:
-    """Read one key range and stage it; nothing, when bronze holds this snapshot or one above it.
+    """Read and stage one key range; does nothing when bronze holds this snapshot or a later one.
 
     :param verify_counts: count the range on the server after the read, and compare.
     :raises CountsDiffer: the counts differ and no change explains it.
-    :raises ValueDoesNotFit: names the table, the range and the column; nothing of the range is kept.
-    :raises ReplicaBehind: the server that answers is older than S.
-    :raises RetentionGap: changes after S have been purged, so this snapshot leads nowhere.
+    :raises ValueDoesNotFit: names the table, the range and the column; nothing of the range is staged.
+    :raises ReplicaBehind: the server that answers has not reached S.
+    :raises RetentionGap: changes after S have been purged, so this snapshot cannot be continued.
     """
     bronze = open_existing(TableLocation.bronze_of(table))
     if planned.done or _is_settled(bronze, planned):
@@ -248,7 +247,7 @@ def read_range(
 
 
 def _is_settled(bronze: Bronze, planned: PlannedRange) -> bool:
-    """Whether staging this range could not change what bronze holds."""
+    """Return whether bronze already holds a snapshot that makes this range obsolete."""
     stored = bronze.state.snapshot
     return stored is not None and (stored >= planned.snapshot or not planned.resnapshot)
 
@@ -256,9 +255,9 @@ def _is_settled(bronze: Bronze, planned: PlannedRange) -> bool:
 def _check_stamp(
     session: SourceSession, source: LoadableTable, *, planned: PlannedRange, table: MssqlCdcTable
 ) -> Standing:
-    """On the session that will read: it has passed S, and changes after S are still there.
+    """Check on the reading session that the server has passed S and still retains the changes after it.
 
-    Returns what it asked.
+    Returns the watermarks it queried.
     """
     if planned.split != source.split_hash and not planned.key_range.is_whole_table:
         raise ConfigurationError(
@@ -266,6 +265,7 @@ def _check_stamp(
             f"({', '.join(column.name for column in source.split_columns)}); clear the plan task"
         )
     found = standing(session, source.description.instance, planned.snapshot)
+    # Behind a listener each connection may reach another replica, so the session that reads must ask itself.
     if found.reached < planned.snapshot:
         raise ReplicaBehind(
             f"{table.label}: the server that answers is at {found.reached}, behind the snapshot's LSN "
@@ -286,7 +286,7 @@ def _stage(
     committed_at: datetime | None,
     verify_since: Lsn | None,
 ) -> tuple[StagedFile, ...]:
-    """Read and stage, and count again when asked to, in the same transaction where there is one."""
+    """Read and stage the range; recount it on request, under SNAPSHOT in the same transaction."""
     label = f"{source.description.table.label}, range {planned.index + 1} of {planned.count}"
     with rows_of_range(session, source, planned.key_range, label=label) as batches:
         files = stage_range(

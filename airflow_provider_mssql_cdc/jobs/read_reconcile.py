@@ -1,4 +1,4 @@
-"""Read a tile of the source again, or the rows of some of silver's keys, for a comparison."""
+"""Read a tile of the source again, or the source rows of some of silver's keys, for a comparison."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 _KEYS_AT_ONCE = {"one column": 400, "several": 40}
-"""Keys of one statement: an IN list of parameters, or conditions joined by OR."""
+"""Keys per statement: an IN list of parameters, or conditions joined by OR."""
 
 
 def read_item(
@@ -96,9 +96,9 @@ def _captured(source: LoadableTable) -> set[str]:
 
 
 def _left_out(order: ReconcileOrder, source: LoadableTable, bronze: Bronze, silver: Silver) -> dict[str, str]:
-    """Columns of silver that are not compared, and why.
+    """Return the columns of silver that are not compared, and why.
 
-    :raises ConfigurationError: ``columns`` names one that silver does not have.
+    :raises ConfigurationError: ``columns`` names a column that silver does not have.
     """
     captured = [name for name in silver.schema.names if name not in ("_start_lsn", "_commit_ts")]
     others = [name for name in captured if name not in silver.key]
@@ -135,7 +135,7 @@ def _left_out(order: ReconcileOrder, source: LoadableTable, bronze: Bronze, silv
 
 
 def _sampled(silver: Silver, item: ReconcileItem) -> list[tuple[Any, ...]]:
-    """The keys whose stable hash falls into the item's bucket."""
+    """Return the keys whose stable hash falls into the item's bucket."""
     return list(keys_where(silver, lambda key: zlib.crc32(repr(key).encode()) % item.buckets == item.bucket))
 
 
@@ -147,9 +147,9 @@ def _looked_up(
     *,
     label: str,
 ) -> Iterator[Any]:
-    """The source's rows of these keys, a few at a time.
+    """Read the source rows of these keys, a few keys per statement.
 
-    :raises UnsupportedKey: a key column is read through the user's cast, or no text carries its values.
+    :raises UnsupportedKey: a key column is read through the user's cast, or its values have no exact text.
     """
     columns = {column.lake.name: column for column in source.columns}
     key = [columns[name] for name in schema.names if name in _key_names(source)]

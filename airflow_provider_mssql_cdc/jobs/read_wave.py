@@ -1,4 +1,4 @@
-"""``chunk``: one wave stamped, read, staged, and committed."""
+"""``chunk``: stamp, read, stage and commit one wave."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StagedWave:
-    """What one attempt read: files that no reader sees yet.
+    """Result of reading one wave: staged files, not yet visible to readers.
 
-    :param stamp: the LSN recorded before the first row was read; on every row.
-    :param commit_ts: its commit time (UTC), None where it is not a mapped commit.
-    :param megabytes: of Arrow data that came from the server.
+    :param stamp: the LSN recorded before the first row was read; written on every row.
+    :param commit_ts: its commit time (UTC); None when it has no entry in ``cdc.lsn_time_mapping``.
+    :param megabytes: Arrow data received from the server.
     """
 
     stamp: Lsn
@@ -69,10 +69,10 @@ def stage_wave(
     attempt: Attempt,
     on_step: OnStep,
 ) -> StagedWave:
-    """Stamp, check that changes still continue, read; every answer comes from this one session.
+    """Stamp, check that changes still continue, then read; all answers come from this one session.
 
-    :raises ReplicaBehind: the server that answers is older than S.
-    :raises RetentionGap: changes above the position that bronze has reached have been purged.
+    :raises ReplicaBehind: the server that answers has not reached S.
+    :raises RetentionGap: changes above bronze's position have been purged.
     """
     instance, label = source.description.instance, source.description.table.label
     stamp = _stamp(session, source, plan)
@@ -101,7 +101,7 @@ def stage_wave(
 
 
 def _stamp(session: SourceSession, source: LoadableTable, plan: StoredPlan) -> Lsn:
-    """This session's own ``now()``, at or above S."""
+    """Return this session's own ``now()``, at or above S."""
     label = source.description.table.label
     if plan.start.split != source.split_hash:
         raise SchemaDrift(
@@ -125,11 +125,11 @@ def read_wave(
     connect: Connect,
     on_step: OnStep = unwatched,
 ) -> WaveOutcome | Skipped:
-    """Read one wave and commit it; nothing, when bronze holds it, or this snapshot, or one above it.
+    """Read and commit one wave; does nothing when bronze holds the wave, or this snapshot or a later one.
 
-    :raises ReplicaBehind: the server that answers is older than S.
-    :raises RetentionGap: changes above the position have been purged, before the read or during it.
-    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    :raises ReplicaBehind: the server that answers has not reached S.
+    :raises RetentionGap: changes above the position were purged before or during the read.
+    :raises Superseded: coverage was re-based above S, or S was abandoned.
     """
     bronze, started_at = open_existing(TableLocation.bronze_of(table)), datetime.now(UTC)
     held = None if planned.done else landed_wave(bronze.table, planned.snapshot, planned.wave)
@@ -170,7 +170,7 @@ def read_wave(
 
 
 def _is_settled(bronze: Bronze, planned: PlannedWave) -> bool:
-    """Whether reading this wave could not change what bronze holds."""
+    """Return whether bronze already holds a snapshot that makes this wave obsolete."""
     stored, coverage = bronze.state.snapshot, bronze.state.coverage
     superseded = coverage is not None and planned.snapshot < coverage.base
     return stored is not None and stored >= planned.snapshot and not superseded
@@ -195,9 +195,9 @@ def _commit(
     planned: PlannedWave,
     attempt: Attempt,
 ) -> tuple[LandedWave, bool]:
-    """Look at retention again, for the position that bronze has now, and commit; whether this attempt did.
+    """Check retention again for bronze's current position, then commit; True if this attempt committed.
 
-    Leaves the handle on the newest version. What cannot be committed is removed.
+    Reloads the handle. Staged files that cannot be committed are removed.
     """
     try:
         instance, label = source.description.instance, source.description.table.label
@@ -220,7 +220,7 @@ def _commit(
 def _known(
     session: SourceSession, source: LoadableTable, bronze: Bronze, *, staged: StagedWave
 ) -> dict[str, Any]:
-    """What only the attempt that read it can tell of a wave."""
+    """Return the facts that only the reading attempt knows."""
     instance, coverage = source.description.instance, bronze.state.coverage
     assert coverage is not None
     return {

@@ -1,4 +1,4 @@
-"""One window of changes: its columns agreed on, read and staged."""
+"""One window of changes: check its columns, read it and stage it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from airflow_provider_mssql_cdc.tsql.cdc import change_rows
 
 
 def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColumns:
-    """What to read from this instance; bronze has a column for all of it then.
+    """Return the columns to read from this instance; bronze has all of them afterwards.
 
-    :raises SchemaDrift: values would be lost, or replaced by NULL, without the user having allowed it.
+    :raises SchemaDrift: values would be lost, or replaced by NULL, without the user's permission.
     """
     columns = run.source.recorded(instance)
     if instance.identity in run.judged:
@@ -62,7 +62,7 @@ def agree_on_columns(run: ChangesRun, instance: CaptureInstance) -> RecordedColu
 
 
 def _known_to_bronze(run: ChangesRun, columns: RecordedColumns) -> RecordedColumns:
-    """Without columns that are gone from the source and were never in bronze: they hold nothing any more."""
+    """Drop columns that are gone from the source and were never in bronze: only NULL can follow."""
     names = set(run.bronze.schema.names)
     known = tuple(column for column in columns.columns if column.lake.name in names)
     return RecordedColumns(known, columns.recorded, columns.has_command_id)
@@ -71,7 +71,7 @@ def _known_to_bronze(run: ChangesRun, columns: RecordedColumns) -> RecordedColum
 def _record(
     run: ChangesRun, instance: CaptureInstance, decision: SchemaDecision, history: list[dict[str, Any]]
 ) -> None:
-    """One ``schema_change`` row per DDL statement, and one for columns that the user lets bronze gain."""
+    """Write one ``schema_change`` row per DDL statement, and one for columns added with permission."""
     for change in history:
         lsn = lsn_of(change["ddl_lsn"])
         if lsn is not None:
@@ -107,12 +107,12 @@ _NO_LIMIT = 2**31 - 1
 def read_window(
     run: ChangesRun, window: Window, instance: CaptureInstance, *, batch: int, limit: int | None, prefix: str
 ) -> WindowRows:
-    """Read and stage the changes of a window, cut after ``limit`` commits; then see that none was purged.
+    """Read and stage a window's changes, limited to ``limit`` commits; then check that none was purged.
 
-    Bound, rows and the low watermark after them are answers of one session. Cleanup raises the low
-    watermark before it deletes: what was there before and after the read was there all the time.
+    The bound, the rows and the low watermark after them come from one session. Cleanup raises the low
+    watermark before it deletes rows, so if the window is retained after the read it was complete during it.
 
-    :raises RetentionGap: cleanup has overtaken the read; nothing of it is kept.
+    :raises RetentionGap: cleanup overtook the read; nothing is kept.
     """
     columns = agree_on_columns(run, instance)
     commits = _commits(run, window, limit)
@@ -150,7 +150,9 @@ def read_window(
 
 
 def _commits(run: ChangesRun, window: Window, limit: int | None) -> WindowCommits:
-    """The commits of a window in order, at most ``limit``; none where this login may not read them."""
+    """Return the first ``limit`` commits of a window in order; none if this login may not read the
+    mapping.
+    """
     statement = cdc.window_commits(window, limit=limit or _NO_LIMIT, zone=zone_of(run.session))
     hour_of = partial(repeated_hour, run.session)
     try:

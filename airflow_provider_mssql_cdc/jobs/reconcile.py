@@ -1,4 +1,4 @@
-"""Reconcile one item: read it once, wait until silver is as far, compare row by row, report."""
+"""Reconcile one item: read it once, wait until silver has caught up, compare row by row, report."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one item found.
+    """Result of one item.
 
-    :param silver_lsn: how far silver's changes reached when it was compared, as text.
+    :param silver_lsn: LSN up to which silver contained changes when it was compared, as text.
     """
 
     item: ReconcileItem
@@ -41,7 +41,7 @@ class Reconciled:
 
     @property
     def problem(self) -> str | None:
-        """One sentence with its remedy when silver is not proven; None when it is."""
+        """Return one sentence with the remedy when silver is not proven; else None."""
         found = self.found
         if found.failed:
             counts = ", ".join(
@@ -61,7 +61,7 @@ class Reconciled:
         return None
 
     def to_xcom(self) -> dict[str, Any]:
-        """JSON types; no key value, whatever ``show_keys`` says."""
+        """Return JSON types; no key values, regardless of ``show_keys``."""
         counts = ("rows_source", "rows_silver", "equal", "moved")
         failures = ("missing", "extra", "different", "unexplained")
         return {
@@ -77,9 +77,9 @@ class Reconciled:
 def reconcile_item(
     order: ReconcileOrder, item: ReconcileItem, *, connect: Connect
 ) -> Reconciled | Skipped | Waiting:
-    """Read one item once, wait until silver is past what was read, compare, report.
+    """Read one item, wait until silver contains all changes up to the read, compare, report.
 
-    Called again after a wait it goes on with the rows that it has read.
+    Called again after a wait, it continues with the rows it has read.
 
     :raises ReplicaBehind: the server that answers is older than silver's snapshot.
     """
@@ -121,7 +121,7 @@ def reconcile_item(
 
 
 def _note_key(order: ReconcileOrder, item: ReconcileItem) -> str:
-    """Names what this try of this task has read; another try reads again."""
+    """Return the key under which this try stores what it has read; another try reads again."""
     attempt = order.attempt
     said = f"{attempt.run} {attempt.map_index} {attempt.try_number} {item.cycle} {item.tile} {item.bucket}"
     return hashlib.sha256(said.encode()).hexdigest()[:24]

@@ -1,4 +1,4 @@
-"""The source table as a job needs it: described, typed, keyed, and checked as a whole."""
+"""The source table as a job needs it: described, typed, keyed, and validated as a whole."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ TargetCheck = Callable[[SourceIdentity, Sequence[LakeColumn]], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class LoadableTable:
-    """A source table that passed every check: what to read, on what to cut, and whose bronze it is.
+    """A source table that passed all checks: its columns, key, split columns and identity.
 
-    ``notes`` are sentences for the log: what was chosen, what is left out, what could not be told.
-    ``casts`` are the user's, by the column's own name.
+    ``notes`` are sentences for the log: choices made, columns left out, checks that were not possible.
+    ``casts`` are the user's, by source column name.
     """
 
     description: SourceDescription
@@ -60,7 +60,7 @@ class LoadableTable:
         return tuple(column.lake for column in self.columns)
 
     def header(self, snapshot: Lsn, commit_ts: datetime | None, *, attempt: Attempt) -> SnapshotHeader:
-        """What the reads and commits of snapshot S carry.
+        """Return the common values of all reads and commits of snapshot S.
 
         :param commit_ts: commit time of S (UTC).
         """
@@ -75,20 +75,20 @@ class LoadableTable:
 
     @property
     def split_hash(self) -> str:
-        """Eight hex digits over the split columns: the bounds of a plan hold for these alone."""
+        """Return eight hex digits over the split columns: the bounds of a plan are valid only for these."""
         return columns_hash(tuple((column.name, str(column.sql_type)) for column in self.split_columns))
 
 
 def described_source(
     session: SourceSession, table: MssqlCdcTable, *, snapshot: Lsn | None = None
 ) -> SourceDescription:
-    """What :func:`describe` says, unless the server that answers is a replica that has not got there yet.
+    """Describe the source table, unless the server that answers is a replica that is behind.
 
-    A replica shows the catalog as it was at its redo point. What is missing there may have been made since:
-    that proves nothing while the replica is not above an LSN up to which the source is known.
+    A replica shows the catalog as of its redo point. An object missing there may have been created since, so
+    its absence proves nothing until the replica is above an LSN at which the source is known.
 
-    :param snapshot: S that the task works on; what bronze has reached is looked up where it is needed.
-    :raises ReplicaBehind: the instance, or its table, does not show on a replica that is behind.
+    :param snapshot: S that the task works on; bronze's own position is read when needed.
+    :raises ReplicaBehind: the instance or its table is missing on a replica that is behind.
     """
     try:
         return describe(
@@ -125,13 +125,13 @@ def loadable_table(
     also: TargetCheck | None = None,
     snapshot: Lsn | None = None,
 ) -> LoadableTable:
-    """Describe the table and check all of it, so that every problem is reported at once.
+    """Describe and validate the table; reports all problems at once.
 
-    :param also: further problems, of the target for one; asked only when there are some already. A target
-        that is all that is wrong fails where it is opened.
-    :param snapshot: S that the task works on, where there is one.
-    :raises PreflightFailed: with one sentence, and its remedy, for each problem.
-    :raises ReplicaBehind: what is missing may be there on the primary.
+    :param also: returns further problems, such as those of the target; called only when there are problems
+        already. A problem of the target alone is raised where the target is opened.
+    :param snapshot: S that the task works on, if there is one.
+    :raises PreflightFailed: one sentence with its remedy for each problem.
+    :raises ReplicaBehind: missing objects may exist on the primary.
     """
     allow = table.allow or ()
     description = described_source(session, table, snapshot=snapshot)
@@ -159,16 +159,16 @@ def key_problems(
     *,
     allow: Sequence[str],
 ) -> tuple[str, ...]:
-    """Why the lake's key would not tell the source's rows apart (P6); ranges are cut on source values."""
+    """Return why the lake's key would not identify the source's rows (P6); ranges use source values."""
     return (*cast_problems(key, columns), *code_page_problems(key, description.facts, allow=allow))
 
 
 def decide_columns(bronze: Bronze | None, source: LoadableTable) -> SchemaDecision:
-    """What ``changes`` would decide about the columns that this snapshot is read with.
+    """Apply the column rules of ``changes`` to the columns of this snapshot.
 
-    That a snapshot is taken is the user's word for new columns: it has a value for every row.
+    Taking a snapshot counts as permission for new columns: it provides a value for every row.
 
-    :raises SchemaDrift: a column of both that the instance does not record would become NULL.
+    :raises SchemaDrift: the instance does not record a column of both, so it would become NULL.
     """
     described = source.description
     return decide_schema(

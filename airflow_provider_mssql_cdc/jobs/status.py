@@ -1,4 +1,4 @@
-"""How far capture is, and how far the load of a table is."""
+"""Progress of capture, and of a table's load."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CaptureAnswer:
-    """One look.
+    """Result of one poll of capture.
 
-    :param passed: the LSN by which capture has passed the target; None while it has not.
-    :param reason: how far capture is, or what is wrong with it.
+    :param passed: the LSN by which capture has passed the target; None until then.
+    :param reason: progress of capture, or what is wrong with it.
     """
 
     passed: Lsn | None
@@ -54,9 +54,9 @@ def look_at_capture(
     capture_instance: str,
     source: tuple[str, str] | None = None,
 ) -> CaptureAnswer:
-    """Ask once, on one session.
+    """Poll capture once, on one session.
 
-    :raises SourceObjectMissing: there is no such capture instance.
+    :raises SourceObjectMissing: the capture instance does not exist.
     :raises PermissionDenied: it is not visible to this login; names the GRANTs.
     """
     passed = _passed(session, target, capture_instance=capture_instance, source=source)
@@ -81,11 +81,11 @@ def _passed(
 
 
 def status(table: MssqlCdcTable, *, connect: Connect | None = None) -> Progress:
-    """Look at a table's load; changes nothing.
+    """Return the state of a table's load; read-only.
 
-    :param connect: to ask the server how much headroom the changes in bronze have, whether they still lead
-        on, and whether capture works.
-    :raises ForeignTable: the server was asked, and bronze belongs to another source table.
+    :param connect: to query the server for headroom, whether the changes still continue, and whether capture
+        works.
+    :raises ForeignTable: the server was queried and bronze belongs to another source table.
     """
     bronze = open_bronze(TableLocation.bronze_of(table))
     if bronze is None:
@@ -147,7 +147,7 @@ def _of_complete(bronze: Bronze) -> Progress:
 
 
 def progress_of(bronze: Bronze, plan: StoredPlan) -> Progress:
-    """How far the waves of a finished plan are, as this handle sees it."""
+    """Return the progress of a finished plan's waves, as of this handle's version."""
     landed = landed_waves(bronze.table, plan.snapshot, plan.waves)
     chunks_done = sum(plan.chunk_count_of(wave) for wave in landed)
     rate = load_rate(

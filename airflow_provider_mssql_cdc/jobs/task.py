@@ -1,4 +1,4 @@
-"""What every task shares: how a job ends without a result or on its storage, and points a test may watch."""
+"""Shared by all tasks: ends of a job without a result, storage errors, and test hooks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from airflow_provider_mssql_cdc.errors import StorageFailed
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The job did nothing, or no more than it had done, and nothing is wrong; ``reason`` is one sentence."""
+    """The job had nothing to do, or nothing further; not an error. ``reason`` is one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The job has to be called again later; ``reason`` is one sentence.
+    """The job must be called again later; ``reason`` is one sentence.
 
-    :param at: capture has to pass this instant first; None when the job waits for other tasks.
+    :param at: instant that capture must pass first; None when the job waits for other tasks.
     """
 
     reason: str
@@ -33,9 +33,9 @@ _DRAWING = re.compile(r"\x1b\[\d+m|↳")
 
 
 def storage_failed(subject: str, error: OSError) -> StorageFailed:
-    """Return the error of this package for a failure of a file system or an object store.
+    """Convert an error of a file system or object store to an error of this package.
 
-    :param subject: the table or database, as logs call it.
+    :param subject: the table or database, as named in logs.
     :param error: delta-rs and Arrow raise it for every storage error; drivers do not.
     """
     # delta-rs draws the chain of causes as a tree in colours; a message has one line.
@@ -62,4 +62,4 @@ OnStep = Callable[[Step], None]
 
 
 def unwatched(step: Step) -> None:
-    """Do nothing at any step."""
+    """Do nothing at any step; the default for ``on_step``."""
