@@ -209,6 +209,9 @@ _ONE_WORD = pa.dictionary(pa.int8(), pa.string())
 FILE_KEY = b"mssql_cdc.file"
 """In a footer: the file's own name, so that one file put in another's place is noticed."""
 
+_DISTINCT = "_seqval"
+"""The one of bronze's own columns that a dictionary makes larger: two change rows share a value at most."""
+
 _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 0.3
 
@@ -234,7 +237,7 @@ class TableWriter:
     def write(self, table: pa.Table, captured: pa.Table) -> None:
         """One row group as it is to be stored; ``captured`` shows which columns repeat values."""
         if self._repeating is None:
-            own = [name for name in METADATA_NAMES if name in table.column_names]
+            own = [name for name in METADATA_NAMES if name in table.column_names and name != _DISTINCT]
             repeating = _repeating_columns(captured)
             self._repeating = [*own, *(name for name in repeating if name not in own)]
         if self._open is None:
