@@ -162,6 +162,20 @@ def facts_together() -> Iterator[None]:
         _together.reset(token)
 
 
+_watched: ContextVar[list[FactsRow] | None] = ContextVar("facts_watched", default=None)
+
+
+@contextlib.contextmanager
+def facts_watched() -> Iterator[list[FactsRow]]:
+    """The rows that are written inside, also by threads that copy this context; not those that were there."""
+    rows: list[FactsRow] = []
+    token = _watched.set(rows)
+    try:
+        yield rows
+    finally:
+        _watched.reset(token)
+
+
 def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> bool:
     """Append ``row`` unless a row of this identifier is there; False when it was.
 
@@ -171,9 +185,14 @@ def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> b
     :raises CommitConflict: other writers were first too often.
     :raises SchemaDrift: the Delta table at this location has other columns.
     """
-    if (together := _together.get()) is not None:
-        return together.add(location, row, identifier)
-    return bool(_write(location, {identifier: row}))
+    together = _together.get()
+    if together is not None:
+        written = together.add(location, row, identifier)
+    else:
+        written = bool(_write(location, {identifier: row}))
+    if written and (watched := _watched.get()) is not None:
+        watched.append(row)
+    return written
 
 
 def _write(location: TableLocation, rows: Mapping[str, FactsRow]) -> int:

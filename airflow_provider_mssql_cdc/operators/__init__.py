@@ -3,6 +3,7 @@
 from airflow_provider_mssql_cdc.operators.changes import MssqlCdcChangesOperator
 from airflow_provider_mssql_cdc.operators.chunk import MssqlCdcChunkOperator
 from airflow_provider_mssql_cdc.operators.complete import MssqlCdcCompleteOperator
+from airflow_provider_mssql_cdc.operators.freshness import MssqlCdcFreshnessOperator
 from airflow_provider_mssql_cdc.operators.merge import MssqlCdcMergeOperator
 from airflow_provider_mssql_cdc.operators.on_call import MssqlCdcAbandonOperator, MssqlCdcStatusOperator
 from airflow_provider_mssql_cdc.operators.plan import MssqlCdcPlanOperator
@@ -17,6 +18,7 @@ __all__ = [
     "MssqlCdcChangesOperator",
     "MssqlCdcChunkOperator",
     "MssqlCdcCompleteOperator",
+    "MssqlCdcFreshnessOperator",
     "MssqlCdcMergeOperator",
     "MssqlCdcPlanOperator",
     "MssqlCdcReconcileOperator",

@@ -19,6 +19,7 @@ from airflow_provider_mssql_cdc.jobs.task import storage_failed
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
+from airflow_provider_mssql_cdc.operators.metrics import emit_facts, emit_failure
 from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
 
 if TYPE_CHECKING:
@@ -238,6 +239,15 @@ class CdcTask(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Run the job; a permanent error fails the task without a retry."""
+        from airflow_provider_mssql_cdc.lake.facts import facts_watched
+
+        with facts_watched() as written:
+            try:
+                return self._execute(context)
+            finally:
+                emit_facts(written)
+
+    def _execute(self, context: Context) -> Any:
         try:
             self.prepare()
             return self.run_job(context)
@@ -245,6 +255,7 @@ class CdcTask(BaseOperator):
             # Airflow logs an exception with all frames and those of its causes: the remedy would be above
             # dozens of lines. So the frames are logged here, at DEBUG.
             log.debug("traceback of the failed task", exc_info=exc)
+            emit_failure(type(exc).__name__, source=self.subject)
             error = self._for_airflow(exc)
         raise error
 

@@ -17,6 +17,7 @@ from airflow_provider_mssql_cdc.model.database_items import (
     ToComplete,
 )
 from airflow_provider_mssql_cdc.operators._base import CdcTask, attempt_of, delta_asset
+from airflow_provider_mssql_cdc.operators.metrics import emit_failure
 from airflow_provider_mssql_cdc.planning.packs import label_of
 from airflow_provider_mssql_cdc.planning.report import RunReport, report_of
 
@@ -112,6 +113,8 @@ class MssqlCdcDatabaseTask(CdcTask):
 
         :raises RetryableError: tables failed that another attempt may bring, and there is one left.
         """
+        for name, failure in outcome.failures.items():
+            emit_failure(failure.error, source=f"{self.database.mssql_conn_id}.{name}")
         ti = context["ti"]
         if (names := outcome.retryable) and ti.try_number <= ti.max_tries:
             first, tables = outcome.failures[names[0]], outcome.tables.keys() | outcome.failures.keys()

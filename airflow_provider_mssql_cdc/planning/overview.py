@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -36,6 +36,8 @@ class TableOverview:
     :param silver: canonical path of the silver table, None without a merge.
     :param silver_rows: rows of silver after its newest merge that changed any.
     :param consistent: whether that merge left silver equal to a state of the source.
+    :param reconciled_at: when the newest comparison with the source was written, UTC.
+    :param differences: keys that failed in it.
     :param dag_id: DAG that wrote the newest row.
     :param tasks: DAG and task of the newest row of each event.
     """
@@ -56,6 +58,8 @@ class TableOverview:
     silver_rows: int | None = None
     merged_at: datetime | None = None
     consistent: bool | None = None
+    reconciled_at: datetime | None = None
+    differences: int | None = None
     lost_from: datetime | None = None
     lost_to: datetime | None = None
     dag_id: str | None = None
@@ -84,6 +88,16 @@ class TableOverview:
         return {**values, "lag_seconds": None if lag is None else round(lag, 3)}
 
 
+SilverRows = dict[str, list[FactsRow]]
+"""Rows of one event of silver tables, by their source."""
+
+_FAILURES = ("missing", "extra", "different", "unexplained")
+
+
+def _differences(detail: Mapping[str, Any]) -> int:
+    return sum(int(detail.get(name) or 0) for name in _FAILURES)
+
+
 def overviews(newest: Iterable[FactsRow], waves_landed: Mapping[tuple[str, Lsn], int]) -> list[TableOverview]:
     """One value per bronze table, in the order in which they need attention.
 
@@ -91,13 +105,16 @@ def overviews(newest: Iterable[FactsRow], waves_landed: Mapping[tuple[str, Lsn],
     :param waves_landed: facts rows of waves by bronze table and S.
     """
     of_bronze: dict[str, dict[str, FactsRow]] = {}
-    merges: dict[str, list[FactsRow]] = {}
+    of_silver: dict[Event, SilverRows] = {"merge": {}, "reconcile": {}}
     for row in newest:
-        if row.event == "merge":
-            merges.setdefault(row.source or "", []).append(row)
+        if row.event in of_silver:
+            of_silver[row.event].setdefault(row.source or "", []).append(row)
         else:
             of_bronze.setdefault(row.target, {})[row.event] = row
-    found = [_overview(rows, merges, waves_landed) for rows in of_bronze.values()]
+    found = [
+        _overview(rows, of_silver["merge"], of_silver["reconcile"], waves_landed)
+        for rows in of_bronze.values()
+    ]
     return sorted(found, key=_urgency)
 
 
@@ -108,7 +125,8 @@ def _urgency(one: TableOverview) -> tuple[int, float, str]:
 
 def _overview(
     rows: Mapping[str, FactsRow],
-    merges: Mapping[str, Sequence[FactsRow]],
+    merges: SilverRows,
+    proofs: SilverRows,
     waves_landed: Mapping[tuple[str, Lsn], int],
 ) -> TableOverview:
     last = _newest(rows.values())
@@ -118,7 +136,7 @@ def _overview(
     lost = gap if gap is not None and _is_after(gap, complete) else None
     followed = _newest(rows[event] for event in ("changes", "repair") if event in rows)
     reached = _newest(row for row in (complete, followed) if row is not None) or last
-    merge = _newest(merges.get(last.source or "", ()))
+    merge, proof = (_newest(of.get(last.source or "", ())) for of in (merges, proofs))
     plan = rows.get("snapshot_plan")
     return TableOverview(
         source=last.source or last.target,
@@ -137,6 +155,8 @@ def _overview(
         silver_rows=merge.rows if merge else None,
         merged_at=merge.written_at if merge else None,
         consistent=merge.detail.get("consistent") if merge and merge.detail else None,
+        reconciled_at=proof.written_at if proof else None,
+        differences=_differences(proof.detail) if proof and proof.detail else None,
         lost_from=lost.lost_from_ts if lost else None,
         lost_to=lost.lost_to_ts if lost else None,
         dag_id=last.dag_id,

@@ -17,6 +17,7 @@ from tests.scenarios.running_airflow import RunningAirflow, eventually, running_
 from tests.support.delta_rows import delta_rows
 from tests.support.forwarder import Forwarder
 from tests.support.server_process import server_process
+from tests.support.statsd_server import StatsdServer
 
 ROWS = 1000
 SURVIVORS = ("plain", "killed", "orphaned", "cleared", "dropped", "raced", "shrunk")
@@ -137,10 +138,18 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def metrics() -> Iterator[StatsdServer]:
+    """What Airflow's components and tasks send."""
+    with StatsdServer() as receiving:
+        yield receiving
+
+
+@pytest.fixture(scope="session")
 def airflow(
     server: Server,
     past: Server,
     listener: Forwarder,
+    metrics: StatsdServer,
     lake: Path,
     dags: Path,
     tmp_path_factory: pytest.TempPathFactory,
@@ -150,6 +159,9 @@ def airflow(
         "AIRFLOW_CONN_ERP_LISTENER": json.dumps({**json.loads(server.connection), "port": listener.port}),
         "AIRFLOW_CONN_PAST": past.connection,
         "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow_provider_mssql_cdc=DEBUG",
+        "AIRFLOW__METRICS__METRICS_ALLOW_LIST": r"^mssql_cdc\.",
+        "AIRFLOW__METRICS__STATSD_ON": "True",
+        "AIRFLOW__METRICS__STATSD_PORT": str(metrics.port),
         "SCENARIO_LAKE": str(lake),
         "SCENARIO_TABLES": ",".join(TABLES),
     }

@@ -8,6 +8,7 @@ import signal
 
 from tests.scenarios.conftest import ROWS, Lake, Server
 from tests.scenarios.running_airflow import RunningAirflow, eventually
+from tests.support.statsd_server import StatsdServer
 
 
 def stalled_read(airflow: RunningAirflow, dag_id: str, run_id: str) -> dict[str, object]:
@@ -25,7 +26,7 @@ def stalled_read(airflow: RunningAirflow, dag_id: str, run_id: str) -> dict[str,
 
 
 def test_a_table_is_loaded_once_and_a_second_run_reads_nothing(
-    airflow: RunningAirflow, server: Server, tables: Lake
+    airflow: RunningAirflow, server: Server, tables: Lake, metrics: StatsdServer
 ) -> None:
     first = airflow.trigger("bootstrap_plain")
     assert airflow.wait_for_run("bootstrap_plain", first) == "success"
@@ -38,6 +39,8 @@ def test_a_table_is_loaded_once_and_a_second_run_reads_nothing(
     assert airflow.returned("bootstrap_plain", second, "load.complete")["lsn"] == completed["lsn"]
     assert server.reads_of("plain") == 4
     assert tables.bootstraps("plain") == 1
+    name = "airflow.mssql_cdc.rows.erp__shop_dbo_plain.bootstrap"
+    eventually(lambda: f"{name}:{ROWS}|c" in metrics.received, what=f"{name} is received")
 
 
 def test_a_killed_task_is_tried_again_and_every_row_is_there_once(

@@ -17,7 +17,7 @@ FIRST, SECOND, POSITION = Lsn(10 << 32), Lsn(90 << 32), Lsn(40 << 32)
 
 
 def row(event: Event, minute: int, *, table: str = "orders", **known: Any) -> FactsRow:
-    target = f"/lake/{'silver' if event == 'merge' else 'bronze'}/{table}"
+    target = f"/lake/{'silver' if event in ('merge', 'reconcile') else 'bronze'}/{table}"
     written = NOON + timedelta(minutes=minute)
     return FactsRow(event=event, target=target, source=f"erp.dbo.{table}", written_at=written, **known)
 
@@ -40,6 +40,13 @@ CHANGES = row(
 GAP = row("gap", 20, end_lsn=SECOND, lost_from_ts=NOON, lost_to_ts=NOON + timedelta(hours=3))
 RESNAPSHOT = row("resnapshot", 30, snapshot=SECOND, rows=9, end_lsn=SECOND)
 AGAIN = row("snapshot_open", 25, snapshot=SECOND)
+
+
+def test_a_comparison_belongs_to_its_table_and_is_none_of_its_own() -> None:
+    proof = row("reconcile", 40, detail={"missing": 1, "extra": 0, "different": 2, "unexplained": 0})
+    found = seen(BOOTSTRAP, CHANGES, proof)
+    assert (found.reconciled_at, found.differences) == (proof.written_at, 3)
+    assert seen(BOOTSTRAP, CHANGES).differences is None
 
 
 @pytest.mark.parametrize(
