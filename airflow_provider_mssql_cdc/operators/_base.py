@@ -239,9 +239,9 @@ class CdcTask(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Run the job; a permanent error fails the task without a retry."""
-        from airflow_provider_mssql_cdc.lake.facts import facts_watched
+        from airflow_provider_mssql_cdc.jobs.facts import facts_of_task
 
-        with facts_watched() as written:
+        with facts_of_task() as written:
             try:
                 return self._execute(context)
             finally:

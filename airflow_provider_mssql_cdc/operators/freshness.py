@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_mssql_cdc.errors import ConfigurationError, NotReadyYet
@@ -77,17 +76,13 @@ class FactsTask(CdcTask):
     def behind(self) -> list[str]:
         """One sentence for each table that is not fresh."""
         from airflow_provider_mssql_cdc.hooks.delta_storage import storage_options
-        from airflow_provider_mssql_cdc.lake.read_facts import StoredFacts
-        from airflow_provider_mssql_cdc.lake.storage import TableLocation
-        from airflow_provider_mssql_cdc.planning.overview import overviews
+        from airflow_provider_mssql_cdc.jobs.freshness import tables_behind
 
         options = self.storage_options
         if self.delta_conn_id is not None:
             options = storage_options(self.delta_conn_id)
-        stored = StoredFacts(TableLocation(self.facts, options))
-        tables = overviews(stored.newest(), stored.waves_landed())
         wanted = Freshness(self.max_lag, self.max_age, tuple(self.sources))
-        return wanted.problems(tables, datetime.now(UTC))
+        return tables_behind(self.facts, options, wanted)
 
 
 class MssqlCdcFreshnessOperator(FactsTask):
