@@ -161,9 +161,7 @@ class LoadPlanner:
             self._add_packs({name: whole[name].ref for name in small}, small, shares.packs)
 
     def _estimates(self, whole: Mapping[str, KnownTable]) -> dict[str, int | None]:
-        """Return row estimates; None for all if the server cannot be queried: each table's pack then
-        decides.
-        """
+        """Return row estimates; None for all if the server cannot be queried: the packs then decide."""
         worker = self._request.worker
         names = [TableName.parse(name) for name in whole]
         if not names:

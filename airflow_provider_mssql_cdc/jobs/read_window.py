@@ -150,9 +150,7 @@ def read_window(
 
 
 def _commits(run: ChangesRun, window: Window, limit: int | None) -> WindowCommits:
-    """Return the first ``limit`` commits of a window in order; none if this login may not read the
-    mapping.
-    """
+    """Return the first ``limit`` commits of a window in order; none if the mapping is not readable."""
     statement = cdc.window_commits(window, limit=limit or _NO_LIMIT, zone=zone_of(run.session))
     hour_of = partial(repeated_hour, run.session)
     try:

@@ -1,1 +1,1 @@
-"""Reads SQL Server: sessions, readers and the mapping of driver errors and types."""
+"""Read SQL Server: sessions, drivers, and the mapping of driver errors and types."""

@@ -1,4 +1,4 @@
-"""A driver's batch as the plan has it: names checked, types cast; else an error names the column."""
+"""Convert a driver's batch to the planned schema: check names, cast types, name the column in errors."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _HEAD_BYTES, _WIDE_BYTES = 1024, 16 << 10
 
 
 class PlannedBatches:
-    """Casts every batch of one result to the planned schema; the casts are chosen once.
+    """Cast every batch of one result to the planned schema; the casts are chosen once.
 
-    :raises SchemaDrift: at construction, when names or kinds of types differ from the plan.
+    :raises SchemaDrift: in the constructor, when names or kinds of types differ from the plan.
     """
 
     def __init__(self, produced: pa.Schema, planned: pa.Schema, *, table: str) -> None:
@@ -70,9 +70,9 @@ class PlannedBatches:
 
 
 def check_names(sent: Sequence[str], planned: pa.Schema, *, table: str) -> None:
-    """The result has the columns that were asked for, in their order.
+    """Check that the result has the requested columns in their order.
 
-    :raises SchemaDrift: it has others.
+    :raises SchemaDrift: it has other columns.
     """
     if list(sent) != [result_name(name) for name in planned.names]:
         raise SchemaDrift(
@@ -82,9 +82,9 @@ def check_names(sent: Sequence[str], planned: pa.Schema, *, table: str) -> None:
 
 
 def text_of_units(column: pa.Array) -> pa.Array:
-    """Strings from their UTF-16 units; where all are ASCII, without looking at each.
+    """Decode strings from their UTF-16 units; fast when all characters are ASCII.
 
-    :raises UnicodeDecodeError: half of a surrogate pair stands alone.
+    :raises UnicodeDecodeError: a value has an unpaired surrogate.
     """
     plain = None if column.offset else _ascii(column)
     if plain is not None:
@@ -131,7 +131,7 @@ def _decoded(units: bytes | pa.Buffer, errors: str = "strict") -> str:
 
 
 def _ascii(column: pa.Array) -> pa.Array | None:
-    """The column's strings when all are ASCII; nothing is copied to find that out."""
+    """Return the column's strings if all are ASCII; the check copies nothing."""
     large = pa.types.is_large_binary(column.type)
     validity, offsets, data = column.buffers()
     ends = pa.Array.from_buffers(pa.int64() if large else pa.int32(), len(column) + 1, [None, offsets])
@@ -148,9 +148,9 @@ def _ascii(column: pa.Array) -> pa.Array | None:
 
 
 def in_calendar(column: pa.Array) -> pa.Array:
-    """The column itself, when all its instants are in the years 1 to 9999.
+    """Return the column if all its instants are in the years 1 to 9999.
 
-    :raises OverflowError: one of them is not.
+    :raises OverflowError: one is not.
     """
     numbers = column.view(pa.int64())
     ends = pc.min_max(numbers)
@@ -184,7 +184,7 @@ def does_not_fit(table: str, column: str, planned: pa.DataType) -> ValueDoesNotF
 
 
 def _is_harmless(source: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the cast keeps every value or raises; other pairs mean that the source's type has changed."""
+    """Return whether the cast keeps every value or raises; any other pair means that the source changed."""
     families = (
         (pa.types.is_string, pa.types.is_large_string),
         (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),

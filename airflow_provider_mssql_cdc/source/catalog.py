@@ -1,4 +1,4 @@
-"""A source table as the catalog and the CDC procedures describe it to this login."""
+"""Describe a source table from the catalog and the CDC procedures, as this login sees them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceDescription:
-    """What is known of a table before it is loaded.
+    """What is known about a table before it is loaded.
 
-    :param columns: of the table, in its order; ``captured`` says which ones CDC records.
-    :param recorded: (name, column id) of the columns that the instance records, those that are gone included.
-    :param problems: what stands in the way, one sentence each; the caller adds its own and fails with all.
-    :param notes: what a person should know, for the log.
+    :param columns: the table's columns in order; ``captured`` marks those that CDC records.
+    :param recorded: (name, column id) of the columns that the instance records, including dropped ones.
+    :param problems: reasons not to load, one sentence each; the caller adds its own and raises all together.
+    :param notes: information for the log.
     """
 
     table: SourceTable
@@ -65,10 +65,10 @@ def describe(
     source: tuple[str, str] | None = None,
     allow: Collection[str] = (),
 ) -> SourceDescription:
-    """Find the capture instance and describe its table, with everything that preflight has to say.
+    """Find the capture instance and describe its table, including the result of preflight.
 
-    :param source: (schema, table); needed only when the instance is not visible and its name does not tell.
-    :param allow: what the user accepts by name.
+    :param source: (schema, table); needed only when the instance is not visible and its name is ambiguous.
+    :param allow: names of risks that the user accepts.
     :raises PreflightFailed: CDC is off on the database or on the table.
     :raises PermissionDenied: the table is tracked and the instance is not visible; names the GRANTs.
     :raises SourceObjectMissing: there is no such instance, or its table is gone.
@@ -112,9 +112,9 @@ def describe(
 
 
 def _listed(session: SourceSession, told: Gathered) -> tuple[CaptureInstance, ...]:
-    """The instances of the table that the instance's name says; all of them where that one is not there.
+    """Return the instances of the table that the name suggests; all instances if it is not among them.
 
-    A database may have thousands, and the procedure looks each of them up.
+    A database may have thousands of instances, and the procedure looks up each of them.
     """
     if told.listed.error is None:
         found = tuple(instance_of(row) for row in told.listed.rows)
@@ -124,7 +124,7 @@ def _listed(session: SourceSession, told: Gathered) -> tuple[CaptureInstance, ..
 
 
 def _answers_of(session: SourceSession, instance: CaptureInstance, told: Gathered) -> TableAnswers:
-    """What was asked by the likely name when that is the instance's table, else asked by its object id."""
+    """Return the answers by likely name if they are about the instance's table; else query by object id."""
     about = told.about
     if about is not None and instance.name == told.name.capture_instance and about.are_of(instance):
         return about
@@ -132,7 +132,7 @@ def _answers_of(session: SourceSession, instance: CaptureInstance, told: Gathere
 
 
 def described_columns(session: SourceSession, object_id: int) -> tuple[Column, ...]:
-    """The columns of any table that this login sees, a change table for one, by name, id and type alone."""
+    """Return the columns of any visible table, such as a change table; only name, id and type are set."""
     rows = session.rows(catalog.table_columns(object_id), doing=ASKING)
     return tuple(
         Column(
@@ -156,7 +156,7 @@ def _check_source(instance: CaptureInstance, source: tuple[str, str] | None) -> 
 
 
 def _no_instance(session: SourceSession, facts: SourceFacts) -> MssqlCdcError:
-    """Four reasons why an instance does not show, told apart by what does show."""
+    """Return the error for a missing instance: one of four causes, distinguished by what is visible."""
     sentences = preflight(facts, isolation=session.isolation).problems
     where = f"{facts.capture_instance} (connection {session.settings.conn_id})"
     if facts.cdc_enabled and facts.tracked:
@@ -230,7 +230,7 @@ def _facts(
 def _code_pages(
     session: SourceSession, columns: Sequence[Column], database_collation: str | None
 ) -> dict[str, int | None]:
-    """Asked only where a captured char or varchar column has another collation than the database."""
+    """Return code pages; queried only when a captured char or varchar column has a non-default collation."""
     others = {
         column.sql_type.collation
         for column in columns
@@ -250,9 +250,9 @@ def _code_pages(
 def may_read_changes(
     session: SourceSession, instance: CaptureInstance, *, told: Answer | None = None
 ) -> bool | None:
-    """Asked, and where the answer is NULL, since an object that is not visible is none, tried.
+    """Return whether this login may read the change table; where HAS_PERMS_BY_NAME gives NULL, try it.
 
-    :param told: what :func:`~..tsql.catalog.may_select` was answered with, where that was asked already.
+    :param told: the answer to :func:`~..tsql.catalog.may_select`, if it was queried already.
     """
     if told is None:
         (told,) = session.answers([catalog.may_select(cdc.change_table(instance.name))], doing=ASKING)
@@ -268,7 +268,7 @@ def may_read_changes(
 
 
 def in_role(session: SourceSession, role: str | None) -> bool | None:
-    """Whether the gating role lets this user in; None without a role. Asked once per role and session."""
+    """Return whether this user is in the gating role; None without a role. Queried once per session."""
     if role is None:
         return None
     key = ("role", role)
@@ -279,7 +279,7 @@ def in_role(session: SourceSession, role: str | None) -> bool | None:
 
 
 def _row_level_security(row: Row | None) -> bool | None:
-    """Whether a policy filters the table; None when this login would not see it anyway."""
+    """Return whether a security policy filters the table; None when this login could not see one."""
     if row is None or (not row["policy_count"] and not row["may_see"]):
         return None
     return bool(row["policy_count"])
@@ -288,7 +288,7 @@ def _row_level_security(row: Row | None) -> bool | None:
 def _columns(
     rows: Sequence[Row], captured: Collection[tuple[str, int]], *, may_unmask: bool | None, utf16: bool
 ) -> Iterator[Column]:
-    """The table's columns; one that was dropped and added again has a new id, and CDC records the old one."""
+    """Return the table's columns; CDC keeps recording the old id of a column dropped and added again."""
     for row in rows:
         yield Column(
             name=row["column_name"],
@@ -338,6 +338,6 @@ def _table_of(row: Row, database: Row) -> SourceTable:
 
 
 def _said(answer: Answer, column: str) -> bool | None:
-    """A yes or no that the login's rights, or the server's age, may keep back."""
+    """Return a yes/no answer; None when the login's permissions or the server's version do not allow it."""
     row = answer.optional
     return None if row is None or row[column] is None else bool(row[column])

@@ -1,4 +1,4 @@
-"""From settings to what each driver takes: certificates, and the session options stated after it."""
+"""Convert settings to each driver's arguments: certificates, and the session options set after login."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def trusted_by_odbc(settings: ConnectionSettings) -> Iterator[None]:
-    """The authorities that the connection names, in place of the system's."""
+    """Return the certificate authorities that the connection names, in place of the system's."""
     if settings.certificate_authorities is None:
         yield
         return
@@ -39,9 +39,9 @@ def trusted_by_odbc(settings: ConnectionSettings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def trusted_by_freetds(settings: ConnectionSettings) -> Iterator[None]:
-    """Certificate and host name are checked when encryption is required; FreeTDS by itself checks neither.
+    """Check certificate and host name when encryption is required; by default FreeTDS checks neither.
 
-    With ``request`` nothing is checked, as little as the server's offer to encrypt is.
+    With ``request`` nothing is checked, and the server's offer to encrypt is not verified either.
     """
     if settings.encryption != "require" or settings.trust_server_certificate:
         yield
@@ -103,10 +103,10 @@ class AirflowConnection(Protocol):
 
 
 def settings_of(connection: AirflowConnection, *, database: str | None = None) -> ConnectionSettings:
-    """Read an Airflow connection of type ``mssql_cdc`` or ``mssql``; a missing port is 1433.
+    """Read an Airflow connection of type ``mssql_cdc`` or ``mssql``; the default port is 1433.
 
-    :param database: in place of the connection's own (its "Database" field).
-    :raises ConfigurationError: a connection of another type, and what cannot be used, by name.
+    :param database: overrides the connection's "Database" field.
+    :raises ConfigurationError: the connection has another type, or unusable fields; names them.
     """
     refuse_other_types(connection)
     host, _, instance = (connection.host or "").strip().partition("\\")
@@ -126,7 +126,7 @@ def settings_of(connection: AirflowConnection, *, database: str | None = None) -
 def refuse_other_types(connection: AirflowConnection) -> None:
     """Raise ConfigurationError unless the connection is to a SQL Server.
 
-    A wrong connection id is the likely reason: the host of another database would be logged in to.
+    A mistyped connection id would otherwise send a login to the host of another database.
     """
     if connection.conn_type not in CONNECTION_TYPES:
         raise ConfigurationError(
@@ -136,7 +136,7 @@ def refuse_other_types(connection: AirflowConnection) -> None:
 
 
 def odbc_connection_string(settings: ConnectionSettings) -> str:
-    """The connection string of ODBC Driver 18; every value is braced, ``}`` is doubled ([MS-ODBCSTR])."""
+    """Return the connection string of ODBC Driver 18; values are braced and ``}`` doubled ([MS-ODBCSTR])."""
     encrypt = {"off": "no", "request": "no", "require": "yes", "strict": "strict"}[settings.encryption]
     keywords = {
         "Server": _odbc_server(settings),
@@ -166,9 +166,9 @@ def _braced(value: str) -> str:
 
 
 def pymssql_arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    """Arguments of ``pymssql.connect`` for a read: autocommit, UTF-8.
+    """Return the arguments of ``pymssql.connect`` for a read: autocommit, UTF-8.
 
-    :raises ConfigurationError: something that only mssql-python has.
+    :raises ConfigurationError: a setting that only mssql-python supports.
     """
     if settings.encryption == "strict":
         raise ConfigurationError(_only_mssql_python(settings, "encryption: strict"))
@@ -198,9 +198,9 @@ def _only_mssql_python(settings: ConnectionSettings, what: str) -> str:
 
 
 def choose_driver(settings: ConnectionSettings) -> DriverName:
-    """The driver that a session will use: the one that is asked for, else the fastest that is installed.
+    """Return the driver for a session: the requested one, else the fastest that is installed.
 
-    :raises ConfigurationError: the connection asks for mssql-python and it cannot be used.
+    :raises ConfigurationError: the connection requires mssql-python and it cannot be used.
     """
     if settings.driver == "pymssql":
         return "pymssql"
@@ -235,7 +235,7 @@ _SETTING = "setting the session up"
 
 
 class Session(Protocol):
-    """The part of :class:`~.session.SourceSession` that is needed here."""
+    """The part of :class:`~.session.SourceSession` that this module needs."""
 
     @property
     def settings(self) -> ConnectionSettings: ...
@@ -246,12 +246,12 @@ class Session(Protocol):
 
 
 def state_session(session: Session) -> SessionState:
-    """One round trip on SQL Server; setting by setting on an engine that does not know all of them.
+    """Set the session options in one round trip; one by one on an engine that does not know all of them.
 
-    What the server said of its session, after it was judged.
+    Returns the session's state after checking it.
 
-    :raises ConfigurationError: a setting that rows depend on is not in effect although it was made.
-    :raises StatementFailed: the server does not know a setting that rows depend on.
+    :raises ConfigurationError: an option that results depend on is not in effect although it was set.
+    :raises StatementFailed: the server does not support an option that results depend on.
     """
     seconds = session.settings.lock_timeout_seconds
     milliseconds = seconds * 1000 if seconds else -1
@@ -265,9 +265,9 @@ def state_session(session: Session) -> SessionState:
 
 
 def _one_by_one(session: Session, lock_timeout_ms: int, *, why: PermanentError) -> dict[str, Any]:
-    """What rows depend on has to be taken; of the rest, the log says what is missing.
+    """Set options one by one: required ones must succeed; missing others are logged.
 
-    Which error an engine gives for what it lacks is its own affair, a cast that it refuses for one.
+    Engines report a missing feature by different errors, for instance a refused cast.
     """
     missing = [
         text

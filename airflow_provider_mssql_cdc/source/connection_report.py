@@ -1,4 +1,4 @@
-"""Asks a server what one login sees of it, for the UI's "Test" of a connection."""
+"""Query what one login sees of a server, for the "Test" button of a connection in the UI."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ASKING = "testing the connection"
 
 
 def connection_report(session: SourceSession) -> str:
-    """Sentences about the server, the database, change data capture and missing rights."""
+    """Return sentences about the server, the database, change data capture and missing permissions."""
     return report(connection_facts(session))
 
 
 def connection_facts(session: SourceSession) -> ConnectionFacts:
-    """Everything that "Test" shows; nothing of it needs a right."""
+    """Return everything that "Test" shows; no query needs a permission."""
     database = session.row(catalog.database_facts(), doing=_ASKING)
     server = session.row(catalog.server_facts(), doing=_ASKING)
     found = visible_instances(session) if database["is_cdc_enabled"] else ()

@@ -1,4 +1,4 @@
-"""A thread that a driver's calls run on, its sockets, and whether the server listens at all."""
+"""The thread that runs a driver's calls, the driver's socket, and a check that the server listens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_mssql_cdc.errors import ServerUnreachable
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 
 LONGEST_SECONDS = 15
-"""A TCP connect takes one round trip: a login timeout above this is for the login."""
+"""Maximum wait for a TCP connect, which takes one round trip; a longer login timeout is for the login."""
 
 _RETRIED = (
     "The task tries again, as its retries say: a server that restarts or fails over comes back, a wrong "
@@ -30,10 +30,10 @@ _RETRIED = (
 
 
 def refuse_unreachable(settings: ConnectionSettings) -> None:
-    """Raise ServerUnreachable where no TCP connection can be made; say nothing when one can.
+    """Raise ServerUnreachable if no TCP connection can be opened.
 
-    With an instance name there is no port to ask yet, and with MultiSubnetFailover the driver tries
-    addresses at once that this would try one by one: there only the name is looked up.
+    With an instance name the port is not known yet, and with MultiSubnetFailover the driver tries all
+    addresses in parallel, which this check would try one by one: in both cases it only resolves the name.
     """
     try:
         _look_up(settings)
@@ -46,7 +46,7 @@ def refuse_unreachable(settings: ConnectionSettings) -> None:
 
 
 def reason_of(exc: OSError, settings: ConnectionSettings) -> str:
-    """What a failed lookup or connect says of the server, in one sentence."""
+    """Describe a failed lookup or connect in one sentence."""
     if isinstance(exc, socket.gaierror):
         return f"{settings.host} is not known: no address was found for this name. Check the host for a typo"
     if isinstance(exc, ConnectionRefusedError):
@@ -82,19 +82,19 @@ def _seconds(settings: ConnectionSettings) -> int:
 
 _DESCRIPTORS = Path("/dev/fd")  # a link to /proc/self/fd on Linux
 connecting = threading.RLock()
-"""Held while a driver connects, so that one connect's socket is not taken for another's."""
+"""Held during a connect, so that the sockets of two concurrent connects are not confused."""
 
 
 class DriverSocket:
-    """A duplicate of the driver's descriptor; None inside where it could not be told apart."""
+    """Duplicate of the driver's socket descriptor; holds None if the socket could not be identified."""
 
     def __init__(self, duplicate: socket.socket | None) -> None:
         self._socket = duplicate
 
     def limit_silence(self, seconds: float) -> None:
-        """Let the kernel end a wait for the server, for a driver that blocks in ``recv``.
+        """Set a receive timeout in the kernel, for a driver that blocks in ``recv``.
 
-        mssql-python holds Python's lock while it waits for the rest of a large value: no thread of this
+        mssql-python holds the GIL while it waits for the rest of a large value, so no other thread of this
         process could end that wait.
         """
         if self._socket is not None and sys.platform != "win32":
@@ -103,20 +103,20 @@ class DriverSocket:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
     def shut_down(self) -> None:
-        """End the connection under the driver; does not wait."""
+        """Shut the connection down under the driver; does not block."""
         if (duplicate := self._socket) is not None:  # another thread may release it meanwhile
             with contextlib.suppress(OSError):
                 duplicate.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Close the duplicate; the connection is closed when the driver has closed its own."""
+        """Close the duplicate; the connection closes when the driver has closed its own descriptor."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def open_sockets() -> dict[int, int]:
-    """File descriptor → inode of every socket of this process."""
+    """Return file descriptor → inode for every socket of this process."""
     found: dict[int, int] = {}
     for path in _DESCRIPTORS.iterdir() if _DESCRIPTORS.is_dir() else ():
         with contextlib.suppress(OSError):
@@ -127,7 +127,7 @@ def open_sockets() -> dict[int, int]:
 
 
 def opened_since(before: dict[int, int], *, port: int | None) -> DriverSocket:
-    """The one connected socket that was not there before, to ``port`` when that is known."""
+    """Return the one connected socket that is new, to ``port`` if that is known."""
     new = [fd for fd, inode in open_sockets().items() if before.get(fd) != inode]
     candidates = [sock for fd in new if (sock := _connected(fd, port=port)) is not None]
     if len(candidates) == 1:
@@ -155,7 +155,7 @@ T = TypeVar("T")
 
 
 class DriverThread:
-    """Runs jobs one after the other until :meth:`stop`; a daemon, so that a hanging driver ends with it."""
+    """Run jobs one at a time until :meth:`stop`; daemon, so that a hanging driver does not block exit."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
@@ -165,7 +165,7 @@ class DriverThread:
 
     @property
     def busy(self) -> bool:
-        """Whether a job runs or waits."""
+        """Return whether a job runs or waits."""
         return self._last is not None and not self._last.done()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
@@ -177,7 +177,7 @@ class DriverThread:
         return future
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait for the last job to end, whatever its outcome; False when it has not by then."""
+        """Wait for the last job to end, whatever its outcome; False on timeout."""
         last = self._last
         if last is None:
             return True
@@ -187,7 +187,7 @@ class DriverThread:
         return False
 
     def stop(self, *, wait_seconds: float) -> bool:
-        """Let the thread end after its last job; False when it still hangs in a driver's call."""
+        """Let the thread end after its last job; False if it still hangs in a driver call."""
         self._jobs.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(wait_seconds)

@@ -1,4 +1,4 @@
-"""Driver errors, translated by number, SQLSTATE and words."""
+"""Translate driver errors by error number, SQLSTATE and message text."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from airflow_provider_mssql_cdc.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Errors that are one thing to the user, and what to do about it.
+    """A group of driver errors with one meaning for the user, and the remedy.
 
-    :param names_only: the server's text quotes names of objects, never a value.
-    :param not_connected: the remedy while nothing was connected yet, where it differs.
+    :param names_only: the server's message quotes object names, never values.
+    :param not_connected: remedy for errors before the login, if it differs.
     """
 
     error: type[MssqlCdcError]
@@ -191,7 +191,7 @@ UNKNOWN = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a driver said: the server's error number, the SQLSTATE and the text; None where it gave none."""
+    """What a driver reported: error number, SQLSTATE and text; None for what it did not report."""
 
     number: int | None = None
     sqlstate: str | None = None
@@ -205,10 +205,10 @@ _GENERAL = 20018  # "General SQL Server error: Check messages from the SQL Serve
 
 
 def translate(exc: BaseException, *, doing: str, connected: bool = True) -> MssqlCdcError:
-    """The error to raise in place of a driver's; raise it ``from`` nothing that shows a statement.
+    """Return the error to raise in place of a driver's; raise it ``from`` nothing that shows a statement.
 
-    :param doing: what was being done and where, for instance ``erp (db:1433/shop): reading dbo.orders``.
-    :param connected: whether there was a connection; before that nothing can have been read.
+    :param doing: the action and its place, for instance ``erp (db:1433/shop): reading dbo.orders``.
+    :param connected: whether the login had succeeded; before it nothing can have been read.
     """
     if isinstance(exc, MssqlCdcError):
         return exc
@@ -223,11 +223,11 @@ _PASSES = re.compile(
     r"|retry (later|the (request|query|statement|operation|connection|transaction))",
     re.IGNORECASE,
 )
-"""The server's own words for temporary errors, for numbers that are not in the table."""
+"""Phrases of SQL Server's messages for transient errors, for numbers that are not in the table."""
 
 
 def rule_for(reported: Reported) -> Rule:
-    """Number first; where a driver keeps it to itself, the text; at last the SQLSTATE's class."""
+    """Return the first matching rule: by number, by text if the number is hidden, then by SQLSTATE class."""
     if reported.number in BY_NUMBER:
         return BY_NUMBER[reported.number]
     for rule in RULES:
@@ -240,7 +240,7 @@ def rule_for(reported: Reported) -> Rule:
 
 
 def reports_of(exc: BaseException) -> Iterator[Reported]:
-    """Everything that either driver told about an error, the server's word first."""
+    """Return everything that either driver reported about an error, the server's own report first."""
     diagnostics = getattr(exc, "diagnostics", None)
     if diagnostics:
         for head, text in diagnostics:
@@ -256,24 +256,24 @@ def reports_of(exc: BaseException) -> Iterator[Reported]:
 
 
 def _sqlstate(exc: BaseException) -> str | None:
-    """Of a failed connect the driver hides it in another exception; of a statement, the reader notes it."""
+    """Return the SQLSTATE, from the inner exception of a failed connect or as the reader noted it."""
     hidden = re.match(r"SQLSTATE:(\w{5}):", str(exc.__context__ or ""))
     noted: str | None = getattr(exc, "sqlstate", None)
     return hidden[1] if hidden else noted
 
 
 def _from_diagnostic(head: str, text: str) -> Reported:
-    """One ODBC diagnostic record: ``[42000] (1205)`` and its text."""
+    """Parse one ODBC diagnostic record: ``[42000] (1205)`` and its text."""
     match = re.match(r"\[(\w{5})\] \((-?\d+)\)", head)
     number = int(match[2]) if match else 0
     return Reported(number or None, match[1] if match else None, _plain(text))
 
 
 def _from_db_lib(number: int, message: bytes | str) -> Iterator[Reported]:
-    """The server's text, then db-lib's own words.
+    """Return the server's text, then db-lib's.
 
-    pymssql loses the server's text at the second failed connect of a process, and may then hand over the
-    number of an earlier one: it counts only where db-lib points at the server's messages.
+    After the second failed connect of a process, pymssql loses the server's text and may report the number
+    of an earlier error, so the number counts only if db-lib refers to the server's messages.
     """
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     server_text = _DB_LIB.split(text)[0].strip()

@@ -27,18 +27,18 @@ TABLES_AT_ONCE = 50
 Learn, "Maximum capacity specifications for SQL Server")."""
 
 AHEAD_SECONDS = 60.0
-"""How long what was asked ahead is good for; afterwards a table is asked about again, alone."""
+"""Lifetime of prefetched answers; after it a table is queried again on its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """Name a source as the user does: a capture instance and, where that is ambiguous, (schema, table)."""
+    """Name a source as the user does: a capture instance and, when that is ambiguous, (schema, table)."""
 
     capture_instance: str
     source: tuple[str, str] | None = None
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield the table that the user names, else those that ``<schema>_<table>`` may mean."""
+        """Yield the table that the user names, else the candidates of ``<schema>_<table>``."""
         if self.source is not None:
             yield self.source
             return
@@ -86,13 +86,13 @@ class TableAnswers:
 
     @classmethod
     def of_instance(cls, session: SourceSession, instance: CaptureInstance) -> TableAnswers:
-        """Ask by the object id that the instance has; one round trip."""
+        """Query by the instance's object id; one round trip."""
         pair = instance.source_schema, instance.source_table
         asked = cls.questions(instance.name, pair, instance.source_object_id)
         return cls(*session.answers(asked, doing=ASKING))
 
     def are_of(self, instance: CaptureInstance) -> bool:
-        """Return whether answers by name are about the instance's table; it may have been renamed."""
+        """Return whether answers by name describe the instance's table; the table may have been renamed."""
         found = (self.table, self.columns, self.indexes)
         if not self.table.found or any(answer.error is not None for answer in found):
             return False
@@ -104,9 +104,9 @@ class TableAnswers:
 class Gathered:
     """Hold the answers about one source, and about its database.
 
-    :param listed: the capture instances of the likely table; all of the database where none is likely.
-    :param about: what the catalog says of the likely table; None where none is likely.
-    :param capture_age_seconds: of the newest entry that capture wrote; None where it cannot be told.
+    :param listed: capture instances of the likely table; all of the database if none is likely.
+    :param about: catalog answers about the likely table; None if none is likely.
+    :param capture_age_seconds: age of the newest entry that capture wrote; None when unknown.
     """
 
     name: SourceName
@@ -118,10 +118,10 @@ class Gathered:
 
 
 def gather(session: SourceSession, names: Sequence[SourceName]) -> list[Gathered]:
-    """Ask about all of them, in one round trip for :data:`TABLES_AT_ONCE`; one more in a new session.
+    """Query all of them, in one round trip per :data:`TABLES_AT_ONCE`; one more in a new session.
 
-    Nothing here is a watermark, so the order within the batch decides nothing. Names are resolved by the
-    server while the batch runs; :meth:`TableAnswers.are_of` sees a table that was renamed in between.
+    Nothing here is a watermark, so the order within the batch does not matter. The server resolves names
+    while the batch runs; :meth:`TableAnswers.are_of` detects a table renamed in between.
     """
     parts = (names[at : at + TABLES_AT_ONCE] for at in range(0, len(names), TABLES_AT_ONCE))
     return [found for part in parts for found in _gathered(session, part)]
@@ -154,10 +154,10 @@ def _questions(name: SourceName) -> list[Statement]:
 
 
 def gather_ahead(session: SourceSession, names: Sequence[SourceName]) -> None:
-    """Ask about many tables now; :func:`~.catalog.describe` on this session then asks nothing of each.
+    """Prefetch answers for many tables; :func:`~.catalog.describe` on this session then sends no query.
 
-    What is found is used once, and within :data:`AHEAD_SECONDS`: a table is described before its S is
-    recorded or its position is looked at, and every guard after that asks again.
+    Each answer is used once, within :data:`AHEAD_SECONDS`: a table is described before its S is recorded or
+    its position is read, and every later guard queries again.
     """
     now = time.monotonic()
     for found in gather(session, names):
@@ -165,7 +165,7 @@ def gather_ahead(session: SourceSession, names: Sequence[SourceName]) -> None:
 
 
 def gathered(session: SourceSession, name: SourceName) -> Gathered:
-    """Return the answers that were asked ahead, else ask now."""
+    """Return prefetched answers, else query now."""
     match session.remembered.pop(name, None):
         case (float(asked), Gathered() as found) if time.monotonic() - asked < AHEAD_SECONDS:
             return found

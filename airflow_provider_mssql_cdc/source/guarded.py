@@ -1,6 +1,6 @@
-"""One connection that cannot hang its caller: calls on a thread of their own, time limits, a way to cut it.
+"""A connection that cannot hang its caller: calls run on a separate thread, with timeouts and cancel.
 
-Once it has broken, was cancelled or was closed it stays so; it never reconnects.
+After it broke, was cancelled or was closed it stays unusable; it never reconnects.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GRACE_SECONDS = 15.0
-"""How much longer than the driver's own timeout a call may take before the connection is cut."""
+"""Grace period beyond the driver's own timeout before the connection is cut."""
 CANCEL_SECONDS = 5.0
-"""How long a cancelled statement may take to end before the connection is cut."""
+"""Grace period for a cancelled statement before the connection is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What is to be read, and how: the arguments of :meth:`~.reader.DriverConnection.batches`."""
+    """What to read and how: the arguments of :meth:`~.reader.DriverConnection.batches`."""
 
     statement: Statement
     schema: pa.Schema
@@ -47,7 +47,7 @@ class Stream:
 class GuardedConnection:
     """A driver's connection, and the thread that makes all of its calls.
 
-    :param driver: how to open it.
+    :param driver: opens the connection.
     """
 
     def __init__(self, driver: Driver, settings: ConnectionSettings) -> None:
@@ -68,7 +68,7 @@ class GuardedConnection:
         return self._ended is not None
 
     def open(self) -> None:
-        """Connect; the thread ends again when that fails."""
+        """Connect; stops the thread if that fails."""
         self._refuse_when_ended()
         self._thread = DriverThread(f"mssql-cdc {self._settings.conn_id}")
         try:
@@ -80,9 +80,9 @@ class GuardedConnection:
             raise
 
     def call(self, job: Callable[[DriverConnection], T], *, doing: str) -> T:
-        """Let the driver do something and wait for it; a signal interrupts the wait.
+        """Run a driver call and wait for it; a signal interrupts the wait.
 
-        :param doing: for the message of an error.
+        :param doing: the action, for error messages.
         """
         self._refuse_when_ended()
         connection = self._connection
@@ -93,7 +93,7 @@ class GuardedConnection:
     def run(self, job: Callable[[], T], *, doing: str, patience: int) -> T:
         """Run a job on the connection's thread.
 
-        :param patience: seconds after which the driver should have given up by itself; 0 is no limit.
+        :param patience: seconds after which the driver should have timed out by itself; 0 for no limit.
         """
         future = self._submit(job)
         try:
@@ -106,7 +106,7 @@ class GuardedConnection:
             raise self._translated(exc, doing) from None
 
     def stream(self, stream: Stream) -> Iterator[pa.RecordBatch]:
-        """Batches that the thread fetches ahead; closing the iterator ends the statement."""
+        """Yield batches that the thread prefetches; closing the iterator ends the statement."""
         self._refuse_when_ended()
         connection, doing = self._connection, f"reading {stream.table}"
         if connection is None:
@@ -126,11 +126,11 @@ class GuardedConnection:
             self._settle(job)
 
     def cancel(self, *, wait: bool = True) -> None:
-        """End what runs on the server, from a signal handler or another thread; nothing goes on after it.
+        """Cancel the running statement, from a signal handler or another thread; ends the connection.
 
-        The connection is cut: the server ends the statement of a client that is gone. The drivers' own ways
-        to cancel are no way out: db-lib's is not made for a second thread, and ODBC's waits for the fetch
-        that it is to end, holding Python's lock.
+        It cuts the connection: the server ends the statement of a disconnected client. The drivers' own
+        cancel calls do not work here: db-lib's must not be called from a second thread, and ODBC's waits for
+        the fetch that it should end, holding the GIL.
         """
         self._ended = self._ended or "it was cancelled"
         # The session's own thread may close it at the same time: each is looked at once.
@@ -205,7 +205,7 @@ class GuardedConnection:
         return f"{self._settings.label}: {doing}"
 
     def _settle(self, job: Future[None]) -> None:
-        """Wait until the driver's thread has ended the read; cut the connection when it does not."""
+        """Wait until the driver's thread has ended the read; cut the connection on timeout."""
         if not _wait(job, CANCEL_SECONDS):
             self._ended = self._ended or "a read that was given up did not end"
             self._socket.shut_down()
@@ -245,7 +245,7 @@ def _limit(seconds: int) -> float | None:
 
 
 def _wait(future: Future[Any], seconds: float) -> bool:
-    """Return whether the job is done by then; its outcome stays in the future."""
+    """Return whether the job finished in time; its outcome stays in the future."""
     with contextlib.suppress(FutureTimeoutError):
         future.exception(seconds)
         return True

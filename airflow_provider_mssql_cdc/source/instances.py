@@ -1,4 +1,4 @@
-"""Capture instances as the server shows them to this login, and the one that a name means."""
+"""Capture instances as the server shows them to this login, and the one that a name refers to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BRACKETED = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 def visible_instances(
     session: SourceSession, source: tuple[str, str] | None = None
 ) -> tuple[CaptureInstance, ...]:
-    """Ask ``sys.sp_cdc_help_change_data_capture``, which leaves out what this login may not read.
+    """Query ``sys.sp_cdc_help_change_data_capture``, which omits instances that this login may not read.
 
-    :param source: (schema, table), for the instances of one table alone.
+    :param source: (schema, table) to list the instances of one table only.
     """
     rows = session.rows(cdc.instances(source), doing="asking for capture instances")
     return tuple(instance_of(row) for row in rows)
@@ -46,10 +46,10 @@ def choose_instance(found: Sequence[CaptureInstance], name: str) -> CaptureInsta
 def refreshed(
     session: SourceSession, instance: CaptureInstance, *, listed: Answer | None = None
 ) -> CaptureInstance:
-    """Ask for the same instance again; CDC cleanup moves its low endpoint.
+    """Query the same instance again; CDC cleanup moves its low endpoint.
 
-    :param listed: the instances of its table, where they have just been asked for.
-    :raises SourceObjectMissing: it is gone, or its change table is another one.
+    :param listed: the instances of its table, if they were queried just before.
+    :raises SourceObjectMissing: it is gone, or has another change table.
     """
     found: tuple[CaptureInstance, ...] = ()
     with contextlib.suppress(SourceObjectMissing):  # no instance at all is an error to the procedure
@@ -87,10 +87,10 @@ def instance_of(row: dict[str, Any]) -> CaptureInstance:
 
 
 def lsn_of(value: bytes | str | None) -> Lsn | None:
-    """A binary(10) as the drivers hand it over, where NULL and zero both mean "no position"."""
+    """Parse a binary(10) as the drivers return it; NULL and zero both mean "no position"."""
     return Lsn.from_server(f"0x{value.hex()}" if isinstance(value, (bytes, bytearray)) else value)
 
 
 def names_in(column_list: str | None) -> tuple[str, ...]:
-    """The names of ``[a], [b]]c]``, with ``]]`` undone."""
+    """Return the names of ``[a], [b]]c]``, unescaping ``]]``."""
     return tuple(name.replace("]]", "]") for name in _BRACKETED.findall(column_list or ""))

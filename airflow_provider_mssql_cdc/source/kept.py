@@ -1,4 +1,4 @@
-"""Keep sessions open for many jobs: what a job calls ``connect``."""
+"""Sessions that stay open for many jobs: what a job calls ``connect``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from airflow_provider_mssql_cdc.errors import ConnectionBroken
 from airflow_provider_mssql_cdc.source.session import SourceSession
 
 Connect = Callable[[], AbstractContextManager[SourceSession]]
-"""How a job gets its session: one context manager per job, whose session is open while the job runs."""
+"""Returns a context manager for one job; its session is open while the job runs."""
 
 
 class KeptSession:
-    """Lend one session to a job at a time and keep it open in between: ``run_changes(..., connect=kept)``.
+    """Lend one session to one job at a time and keep it open in between: ``run_changes(..., connect=kept)``.
 
-    A job that fails ends the session, and the next job gets a new one. Within a job it is never replaced:
-    all answers of a job come from one server. It is a context manager; close it after the last job.
+    A failed job closes the session, and the next job gets a new one. Within a job it is never replaced: all
+    answers of a job come from one server. It is a context manager; close it after the last job.
 
-    :param opens: makes a session that is not open yet, :meth:`~..hooks.mssql_cdc.MssqlCdcHook.session` for
-        one; all tables of a kept session share its connection and its isolation.
+    :param opens: returns a session that is not open yet, for example
+        :meth:`~..hooks.mssql_cdc.MssqlCdcHook.session`; all tables of a kept session share its connection
+        and isolation.
     """
 
     def __init__(self, opens: Callable[[], SourceSession]) -> None:
@@ -34,7 +35,7 @@ class KeptSession:
         """Lend the open session to one job.
 
         :raises ConnectionBroken: :meth:`cancel` was called.
-        :raises RuntimeError: another job has it.
+        :raises RuntimeError: another job is using it.
         """
         if self._lent:
             raise RuntimeError("the session is lent to another job: a session serves one job at a time")
@@ -56,9 +57,9 @@ class KeptSession:
         return self._session
 
     def cancel(self, *, wait: bool = True) -> None:
-        """End the running statement and lend no more sessions; callable from a signal handler or a thread.
+        """Cancel the running statement and lend no more sessions; safe in signal handlers and threads.
 
-        :param wait: a few seconds at most, for the statement's end.
+        :param wait: maximum seconds to wait for the statement to end.
         """
         self._cancelled = True
         if (session := self._session) is not None:
@@ -78,13 +79,13 @@ class KeptSession:
 
 
 class TaskSessions:
-    """The sessions of one task: of each thread its own, one per isolation level.
+    """The sessions of one task: one per thread and isolation level.
 
-    Both drivers let threads share their module but no connection (PEP 249, ``threadsafety`` 1), and a job
-    rests on all of its answers being one session's. It is a context manager; close it on the main thread,
-    when the others have ended.
+    Both drivers allow threads to share the module but not a connection (PEP 249, ``threadsafety`` 1), and a
+    job relies on all of its answers coming from one session. It is a context manager; close it on the main
+    thread after the other threads have ended.
 
-    :param opens: makes a session of an isolation level that is not open yet.
+    :param opens: returns a session of an isolation level that is not open yet.
     """
 
     def __init__(self, opens: Callable[[str | None], SourceSession]) -> None:
@@ -93,7 +94,7 @@ class TaskSessions:
         self.cancelled = False
 
     def __call__(self, isolation: str | None) -> KeptSession:
-        """Return the calling thread's session; it connects when the first job asks for it."""
+        """Return the calling thread's session; it connects when the first job needs it."""
         key = threading.get_ident(), isolation
         if key not in self._kept:
             self._kept[key] = KeptSession(lambda: self._opens(isolation))
@@ -102,7 +103,7 @@ class TaskSessions:
         return self._kept[key]
 
     def cancel(self) -> None:
-        """End the running statements and lend no more sessions; callable from a signal handler."""
+        """Cancel the running statements and lend no more sessions; safe in signal handlers."""
         self.cancelled = True
         for wait in (False, True):  # all of them are cut before one is waited for
             for session in list(self._kept.values()):

@@ -1,4 +1,4 @@
-"""Runs the planner's questions about a key, on a session and after S."""
+"""Run the planner's queries about a key, on a session, after S was recorded."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def cut_ranges(
     max_ranges: int,
     max_seeks: int | None = None,
 ) -> RangePlan:
-    """Cut a table into ranges; S has been recorded.
+    """Cut a table into ranges; S must be recorded before.
 
-    :raises TooManySeeks: by seeks, and into more ranges than ``max_seeks``.
+    :raises TooManySeeks: cutting by seeks needs more ranges than ``max_seeks``.
     :raises UnsupportedKey: the user's key does not identify a row.
     """
     if keys.key_to_check and keys.key is not None:
@@ -38,9 +38,9 @@ def cut_ranges(
 
 
 def check_key(session: SourceSession, table: SourceTable, key: Columns) -> None:
-    """A key that is the user's word alone: as many values as rows, or it identifies none.
+    """Check a key that only the user declares: it must have as many distinct values as the table has rows.
 
-    :raises UnsupportedKey: with both numbers.
+    :raises UnsupportedKey: with both counts.
     """
     row = session.row(count_keys(table, key), doing=f"counting keys of {table.label}")
     rows, values = int(row["row_count"]), int(row["key_count"])
@@ -53,6 +53,6 @@ def check_key(session: SourceSession, table: SourceTable, key: Columns) -> None:
 
 
 def count_rows(session: SourceSession, table: SourceTable, split_by: Columns, key_range: KeyRange) -> int:
-    """The rows of one range as the server counts them now."""
+    """Return the current row count of one range."""
     counted = session.value(count_range(table, split_by, key_range), doing=f"counting rows of {table.label}")
     return int(counted or 0)

@@ -1,4 +1,4 @@
-"""mssql-python: Microsoft's driver, whose fetches are Arrow batches already."""
+"""mssql-python: Microsoft's driver, which fetches Arrow batches."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SQLSTATE_OF = {
     for state in _SQLSTATES.split()
     if (exception := sqlstate_to_exception(state, "")) is not None
 }
-"""The driver's exceptions hold a text in place of the SQLSTATE that they were made from."""
+"""The driver's exceptions hold this text in place of the SQLSTATE that they were created from."""
 
 
 class _Cursor(Cursor):
-    """Keeps what the server said about a failed statement: the driver's exceptions hold no error number."""
+    """Keep the server's report of a failed statement: the driver's exceptions have no error number."""
 
     diagnostics: tuple[tuple[str, str], ...] = ()
 
@@ -49,7 +49,7 @@ class _Cursor(Cursor):
         super()._reset_cursor()
 
     def note_diagnostics(self) -> None:
-        """Read the statement handle's records; they stay until the handle's next use."""
+        """Read the statement handle's diagnostic records, which are valid until its next use."""
         if self.hstmt is not None and not self.diagnostics:
             with contextlib.suppress(RuntimeError):
                 records = ddbc_bindings.DDBCSQLGetAllDiagRecords(self.hstmt)  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ class _Cursor(Cursor):
 
 
 class MssqlPythonConnection:
-    """A :class:`~.reader.DriverConnection` by mssql-python."""
+    """A :class:`~.reader.DriverConnection` for mssql-python."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         # A pooled connection outlives its session, and a new session could be handed a dead one.
@@ -125,7 +125,7 @@ def _execute(cursor: _Cursor, statement: Statement) -> None:
 
 
 def _results(cursor: _Cursor) -> Iterator[tuple[list[str], list[Any]]]:
-    """Names and rows of each result; procedures may count rows of their own in between."""
+    """Yield names and rows of each result; skips row counts that procedures send in between."""
     while True:
         if cursor.description is not None:
             yield [column[0] for column in cursor.description], cursor.fetchall()
@@ -148,7 +148,7 @@ def _fetched(cursor: _Cursor, schema: pa.Schema, batch_rows: int, table: str) ->
 
 
 def _has_large_objects(cursor: _Cursor) -> bool:
-    """A (max) column is described with size 0, and fetched piece by piece."""
+    """Return whether the result has (max) columns: their described size is 0; they are fetched in pieces."""
     return any(kind in (str, bytes) and not size for _, kind, _, size, *_ in cursor.description or ())
 
 

@@ -1,4 +1,4 @@
-"""pymssql: what Airflow's own provider ships, always there; rows are tuples that are put into Arrow here."""
+"""pymssql: the driver of Airflow's own provider, always installed; its tuples become Arrow here."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement, counted, in_one
 ERRORS: tuple[type[Exception], ...] = (pymssql.Error, pymssql._mssql.MSSQLException)
 
 CHUNK_ROWS = 10_000
-"""Rows that are turned into Arrow at once; the cheapest number per cell of those that were tried."""
+"""Rows per conversion to Arrow; measured as the cheapest per cell."""
 CHUNK_BYTES = BATCH_BYTES // 2
-"""Texts and bytes of a chunk: they are there twice while it is turned into Arrow."""
+"""Maximum string and binary data per chunk: the conversion to Arrow holds it twice."""
 
 
 class PymssqlConnection:
-    """A :class:`~.reader.DriverConnection` by pymssql."""
+    """A :class:`~.reader.DriverConnection` for pymssql."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         with trusted_by_freetds(settings):
@@ -99,9 +99,9 @@ class PymssqlConnection:
 
 
 def plain_connection(settings: ConnectionSettings, extras: Mapping[str, Any]) -> pymssql.Connection:
-    """A connection for Airflow's own SQL operators: transactions as DB-API has them, trust as for a read.
+    """Open a connection for Airflow's own SQL operators: DB-API transactions, same trust as for a read.
 
-    :param extras: ``pymssql.connect``'s arguments for cursors.
+    :param extras: ``pymssql.connect`` arguments for cursors.
     """
     arguments = {**pymssql_arguments(settings), "autocommit": False, **extras}
     if settings.conn_properties:  # else pymssql runs its own
@@ -111,7 +111,7 @@ def plain_connection(settings: ConnectionSettings, extras: Mapping[str, Any]) ->
 
 
 def _results(cursor: Any) -> Iterator[tuple[list[str], list[Any]]]:
-    """Names and rows of each result."""
+    """Yield names and rows of each result."""
     while True:
         if cursor.description is not None:
             yield [column[0] for column in cursor.description], cursor.fetchall()
@@ -125,7 +125,7 @@ def _converted(cursor: Any, schema: pa.Schema, batch_rows: int, table: str) -> I
 
 
 def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema, table: str) -> pa.RecordBatch:
-    """The rows as Arrow; the list is emptied, and each column let go as soon as it has been turned."""
+    """Convert the rows to Arrow; empties the list and frees each column once it is converted."""
     columns = list(zip(*rows, strict=True))
     rows.clear()
     columns.reverse()
@@ -134,7 +134,7 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema, table: str) -> pa.Rec
 
 
 def _chunks(cursor: Any, schema: pa.Schema, *, most: int) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows until there are ``most`` of them or their texts and bytes reach :data:`CHUNK_BYTES`."""
+    """Yield rows until there are ``most`` of them or their strings and bytes reach :data:`CHUNK_BYTES`."""
     wide = [index for index, field in enumerate(schema) if field.type in (pa.string(), pa.binary())]
     rows: list[tuple[Any, ...]] = []
     size, most_bytes = 0, share_of(CHUNK_BYTES)
@@ -150,7 +150,7 @@ def _chunks(cursor: Any, schema: pa.Schema, *, most: int) -> Iterator[list[tuple
 
 
 def _column(values: Sequence[Any], field: pa.Field, table: str) -> pa.Array:
-    """One column of a chunk with its planned type.
+    """Convert one column of a chunk to its planned type.
 
     :raises ValueDoesNotFit: names the column, never the value.
     """
@@ -165,9 +165,9 @@ def _column(values: Sequence[Any], field: pa.Field, table: str) -> pa.Array:
 
 
 def _texts(values: Sequence[Any]) -> Sequence[Any]:
-    """Texts as they are or from their UTF-16 units, UUIDs as the server and the other driver print them.
+    """Return strings as they are, or decoded from UTF-16 units; UUIDs as the server prints them.
 
-    :raises UnicodeDecodeError: half of a surrogate pair stands alone.
+    :raises UnicodeDecodeError: a value has an unpaired surrogate.
     """
     first = next((value for value in values if value is not None), None)
     if isinstance(first, bytes):

@@ -1,4 +1,4 @@
-"""The protocol of a driver, batches by size, and a queue that reads ahead."""
+"""The driver protocol, batch sizing, and a queue for prefetching."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from airflow_provider_mssql_cdc.task_memory import share_of
 from airflow_provider_mssql_cdc.tsql.statement import ENDED, Statement
 
 BATCH_ROWS = 16_384
-"""A fetch costs the same per row from some thousand rows on; four times as many take 15 MiB more."""
+"""Rows per fetch. Above some thousand the cost per row is constant; four times as many take 15 MiB more."""
 BATCH_BYTES = 16 * 1024 * 1024
 
 
 class DriverConnection(Protocol):
-    """One open connection in autocommit mode; all of it is called on one thread."""
+    """One open connection in autocommit mode; all calls happen on one thread."""
 
     def execute(self, statement: Statement) -> None:
-        """Run a statement that has no rows."""
+        """Run a statement without rows."""
 
     def rows(self, statement: Statement) -> list[dict[str, Any]]:
-        """All rows of a small result."""
+        """Return all rows of a small result."""
 
     def results(self, statements: Sequence[Statement]) -> list[list[dict[str, Any]]]:
-        """The first small result of each statement, all in one round trip.
+        """Return the first small result of each statement, all in one round trip.
 
-        :raises ConnectionBroken: the answer ended before the mark of the last one.
+        :raises ConnectionBroken: the response ended before the last end marker.
         """
 
     def batches(
         self, statement: Statement, schema: pa.Schema, *, batch_rows: int, table: str
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a large result, as ``schema`` plans them, in bounded memory.
+        """Yield the rows of a large result in the planned ``schema``, in bounded memory.
 
         Closing the iterator ends the statement on the server.
 
-        :raises ConnectionBroken: the rows ended and the server's count of them says otherwise.
+        :raises ConnectionBroken: the rows ended early, by the server's own count.
         :raises SchemaDrift: the result has other columns than ``schema``.
         :raises ValueDoesNotFit: names ``table`` and the column, never the value.
         """
@@ -53,7 +53,7 @@ class DriverConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A way to open connections, and the exceptions that it raises.
+    """Open connections, and name the exceptions that they raise.
 
     :param label: name and version, for logs and facts.
     """
@@ -66,9 +66,9 @@ class Driver:
 def marked_answers(
     results: Iterable[tuple[list[str], Sequence[Any]]], *, count: int
 ) -> list[list[dict[str, Any]]]:
-    """What stands between the marks of :func:`~..tsql.statement.in_one_batch`, each the first result there.
+    """Split results at the end markers of :func:`~..tsql.statement.in_one_batch`; the first result of each.
 
-    :raises ConnectionBroken: a mark is missing, so that an answer may be short that looks whole.
+    :raises ConnectionBroken: a marker is missing, so an answer that looks complete may be truncated.
     """
     answers: list[list[dict[str, Any]]] = []
     first: list[dict[str, Any]] | None = None
@@ -86,9 +86,9 @@ def marked_answers(
 
 
 def check_count(sent: int | None, rows: int, table: str) -> None:
-    """The server's own count of the rows has to arrive and to agree, or they ended early.
+    """Compare the server's own row count with the rows received, which detects a truncated result.
 
-    :raises ConnectionBroken: it does not.
+    :raises ConnectionBroken: the count is missing or different.
     """
     if sent == rows:
         return
@@ -105,11 +105,11 @@ _LARGE_OBJECT_BYTES = BATCH_BYTES // 4
 
 
 class FetchSize:
-    """Rows to ask for next, so that a fetch holds some MB whatever the rows are like.
+    """Number of rows to fetch next, so that a fetch stays at a few MB regardless of row width.
 
-    It follows the widest rows seen so far and grows fourfold at most, so that wide rows after narrow ones
-    cost one large fetch, not a full batch of them. With (max) columns, where a value may have 2 GB, a fetch
-    is eight rows or 4 MB at most: a call costs about 40 µs.
+    It follows the widest rows seen so far and grows at most fourfold, so that wide rows after narrow ones
+    cost one large fetch, not a full batch. With (max) columns, where a value may have 2 GB, a fetch is eight
+    rows or 4 MB at most: a call costs about 40 µs.
 
     :param large_objects: the result has a (max) column.
     """
@@ -122,7 +122,7 @@ class FetchSize:
         self.rows = min(1 if large_objects else _FIRST_FETCH, self._most)
 
     def saw(self, batch: pa.RecordBatch) -> None:
-        """Learn from a fetch."""
+        """Update the estimate from a fetch."""
         if batch.num_rows:
             self._widest = max(self._widest, batch.nbytes / batch.num_rows)
             room = int(self._bytes // self._widest)
@@ -130,7 +130,7 @@ class FetchSize:
 
 
 def assembled(batches: Iterable[pa.RecordBatch], *, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches up to ``batch_rows`` rows or :data:`BATCH_BYTES`; large ones pass as they are."""
+    """Join small batches up to ``batch_rows`` rows or :data:`BATCH_BYTES`; large ones pass unchanged."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     most_bytes = share_of(BATCH_BYTES)
@@ -154,9 +154,9 @@ QUEUE_BATCHES = 3
 
 
 class BatchQueue:
-    """Holds at most a few batches and a few MB; closing it wakes both ends.
+    """Bounded queue of a few batches and a few MB; closing it wakes both ends.
 
-    The condition's lock is reentrant: a signal handler may close the queue on a thread that is inside it.
+    The condition's lock is reentrant: a signal handler may close the queue on a thread that holds it.
     """
 
     def __init__(self, *, max_bytes: int = QUEUE_BYTES, max_batches: int = QUEUE_BATCHES) -> None:
@@ -182,22 +182,22 @@ class BatchQueue:
             return True
 
     def end(self, error: BaseException | None = None) -> None:
-        """No batch follows; ``error`` is raised once those before it have been taken."""
+        """Mark the end; ``error`` is raised after the batches before it have been taken."""
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody takes any more."""
+        """Discard further batches."""
         with self._changed:
             self._closed = True
             self._batches.clear()
             self._changed.notify_all()
 
     def take(self, *, wait_seconds: float | None) -> pa.RecordBatch | None:
-        """The next batch, or None after the last.
+        """Return the next batch, or None after the last.
 
-        :raises TimeoutError: nothing came for that long.
+        :raises TimeoutError: nothing arrived in time.
         """
         deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
         with self._changed:

@@ -1,8 +1,7 @@
-"""One task's session: statements and streams over one connection that is never silently replaced.
+"""One task's session: statements and streams over one connection that is never replaced silently.
 
-Every answer of a session comes from the same server and the same connection: a read that asks ``now()``
-first rests on that. So a broken connection ends the session, and the task's next attempt starts with a new
-one.
+All answers of a session come from the same server over the same connection; a read that queries ``now()``
+first relies on that. So a broken connection ends the session, and the task's next attempt opens a new one.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _MODULES = {"mssql-python": "mssql_python", "pymssql": "pymssql"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold the answer to a statement: its rows, or the error that it ends with.
+    """Hold the answer to a statement: its rows, or its error.
 
-    :param asked: the statement, and ``doing`` why, for the message of an answer that lacks its row.
+    :param asked: the statement, with ``doing`` as its purpose, for the message when a row is missing.
     """
 
     asked: Statement
@@ -57,9 +56,9 @@ class Answer:
 
     @property
     def rows(self) -> Sequence[dict[str, Any]]:
-        """The rows.
+        """Return the rows.
 
-        :raises PermanentError: what the statement ends with when it is asked alone.
+        :raises PermanentError: the statement's error, as if it had been run alone.
         """
         if self.error is not None:
             raise self.error
@@ -67,9 +66,9 @@ class Answer:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The first row of an answer that always has one.
+        """Return the first row of an answer that always has one.
 
-        :raises StatementFailed: it has none; with what was asked.
+        :raises StatementFailed: there is none; names the query.
         """
         if not self.rows:
             raise StatementFailed(
@@ -80,7 +79,7 @@ class Answer:
 
     @property
     def optional(self) -> dict[str, Any] | None:
-        """The first row, of a question that the login's rights, or the server's age, may keep back."""
+        """Return the first row; None if permissions or the server's version do not allow the query."""
         if isinstance(self.error, (PermissionDenied, SourceObjectMissing, StatementFailed)):
             return None
         return next(iter(self.rows), None)
@@ -89,10 +88,10 @@ class Answer:
 class SourceSession:
     """A context manager that connects on entry; use it on one thread, and :meth:`cancel` on any.
 
-    :param settings: which server, and how long to wait for it.
+    :param settings: the server and the timeouts.
     :param isolation: None for READ COMMITTED, ``"snapshot"`` for SNAPSHOT.
 
-    ``remembered`` holds what need not be asked twice of the same server.
+    ``remembered`` caches answers that cannot change within a session.
     """
 
     def __init__(self, settings: ConnectionSettings, *, isolation: str | None = None) -> None:
@@ -109,23 +108,23 @@ class SourceSession:
 
     @property
     def driver(self) -> str:
-        """Which driver reads: ``mssql-python 1.16.0`` or ``pymssql 2.4.6``."""
+        """Return the driver's name and version: ``mssql-python 1.16.0`` or ``pymssql 2.4.6``."""
         return self._driver.label
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over: closed, cancelled, or its connection broke."""
+        """Return whether the session was closed or cancelled, or its connection broke."""
         return self._guarded.has_ended
 
     @property
     def utf16(self) -> bool:
-        """Whether a text cast to varbinary gives its UTF-16 units on this server."""
+        """Return whether casting a string to varbinary gives its UTF-16 units on this server."""
         self.open()
         return self._state.utf16 == 1
 
     @property
     def knows_zone(self) -> bool | None:
-        """Whether the server can tell its time zone; None where only asking tells."""
+        """Return whether the server knows its time zone; None when that must be tried."""
         self.open()
         return self._state.knows_zone
 
@@ -139,11 +138,11 @@ class SourceSession:
         self.close()
 
     def open(self) -> None:
-        """Connect and set the session up, unless it is open.
+        """Connect and set up the session; does nothing if it is open.
 
-        :raises ConnectionBroken: no answer within the login timeout.
+        :raises ConnectionBroken: no response within the login timeout.
         :raises LoginFailed: wrong login, password or database.
-        :raises ServerBusy: the database is there and cannot be opened yet.
+        :raises ServerBusy: the database exists and cannot be opened yet.
         """
         if self._guarded.is_open:
             return
@@ -159,25 +158,24 @@ class SourceSession:
             raise
 
     def rows(self, statement: Statement, *, doing: str = "asking the server") -> list[dict[str, Any]]:
-        """All rows of a small result, each a dict by column name."""
+        """Return all rows of a small result, each a dict by column name."""
         self.open()
         return self._guarded.call(lambda connection: connection.rows(statement), doing=doing)
 
     def results(
         self, statements: Sequence[Statement], *, doing: str = "asking the server"
     ) -> list[list[dict[str, Any]]]:
-        """The small results of several statements, asked one after the other in one round trip."""
+        """Run several statements with small results, in order, in one round trip."""
         self.open()
         return self._guarded.call(lambda connection: connection.results(statements), doing=doing)
 
     def answers(
         self, statements: Sequence[Statement], *, doing: str = "asking the server"
     ) -> tuple[Answer, ...]:
-        """Ask several questions in one round trip, in their order; each is answered as if it was asked alone.
+        """Run several queries in order in one round trip; each is answered as if it ran alone.
 
-        An error may end the whole batch, so where one fails the halves are asked again, down to the
-        statement that fails; it stands alone from then on. For questions that may be asked twice, outside of
-        a transaction.
+        An error may end the whole batch. On failure each half is run again, down to the failing statement,
+        which gets its own error. Use it for idempotent queries outside a transaction.
         """
         answers: list[Answer] = []
         for alone, group in itertools.groupby(statements, key=lambda asked: _key(asked) in self._failing):
@@ -198,30 +196,30 @@ class SourceSession:
         return [Answer(asked, doing, found) for asked, found in zip(statements, results, strict=True)]
 
     def row(self, statement: Statement, *, doing: str = "asking the server") -> dict[str, Any]:
-        """The first row of an answer that always has one.
+        """Return the first row of an answer that always has one.
 
-        :raises StatementFailed: it has none; with what was asked.
+        :raises StatementFailed: there is none; names the query.
         """
         found = self.rows(statement, doing=doing)
         return Answer(statement, f"{self.settings.label}: {doing}", found).row
 
     def value(self, statement: Statement, *, doing: str = "asking the server") -> Any:
-        """The first column of the first row; None when there is no row."""
+        """Return the first column of the first row; None when there is no row."""
         found = self.rows(statement, doing=doing)
         return next(iter(found[0].values()), None) if found else None
 
     def execute(self, statement: Statement, *, doing: str = "setting the session up") -> None:
-        """Run a statement that has no rows."""
+        """Run a statement without rows."""
         self.open()
         self._guarded.call(lambda connection: connection.execute(statement), doing=doing)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """One view of the data over several statements, under SNAPSHOT; under READ COMMITTED there is none.
+        """Give several statements one view of the data under SNAPSHOT; no effect under READ COMMITTED.
 
-        SNAPSHOT sees what was committed before the transaction's first read, so whatever has to be older
-        than the data, ``now()`` for one, is asked before. Everything outside is READ COMMITTED: where
-        SNAPSHOT is not allowed, preflight can still say so.
+        SNAPSHOT sees what was committed before the transaction's first read, so a value that must be older
+        than the data, such as ``now()``, is queried before. All other statements run under READ COMMITTED,
+        so preflight can still report that SNAPSHOT is not allowed.
         """
         if self.isolation != "snapshot":
             yield
@@ -247,20 +245,20 @@ class SourceSession:
         batch_rows: int = BATCH_ROWS,
         table: str = "the table",
     ) -> Iterator[pa.RecordBatch]:
-        """Stream a large result as batches of ``schema``; the next ones are fetched while one is used.
+        """Stream a large result as batches of ``schema``, with prefetching.
 
         Memory is bounded by some batches of a few MB. Closing the iterator early ends the statement.
 
-        :param table: what messages call the rows.
-        :raises ConnectionBroken: the connection failed, or the rows ended before their end.
+        :param table: name of the rows in messages.
+        :raises ConnectionBroken: the connection failed, or the result was truncated.
         :raises SchemaDrift: the result has other columns than ``schema``.
-        :raises ValueDoesNotFit: a value that its column cannot hold.
+        :raises ValueDoesNotFit: a value does not fit its column.
         """
         self.open()
         yield from self._guarded.stream(Stream(statement, schema, batch_rows, table))
 
     def cancel(self, *, wait: bool = True) -> None:
-        """End what runs on the server, from a signal handler or another thread; the session is over then."""
+        """Cancel the running statement, from a signal handler or another thread; ends the session."""
         self._guarded.cancel(wait=wait)
 
     def close(self) -> None:
@@ -268,13 +266,13 @@ class SourceSession:
         self._guarded.close()
 
     def _set_up(self) -> None:
-        """Run the user's own settings, then those that the reads rest on, and look at the result."""
+        """Run the user's own statements, then the options that reads depend on, and check the result."""
         for text in self.settings.conn_properties:
             self.execute(Statement(text.replace("%", "%%")), doing="running conn_properties")
         self._state = state_session(self)
 
     def _why_no_login(self, exc: LoginFailed) -> MssqlCdcError:
-        """Tell the reasons of error 4060 apart: the database is missing, not allowed, or not open yet."""
+        """Distinguish the causes of error 4060: the database is missing, not permitted, or not open yet."""
         if not self.settings.database:
             return exc
         elsewhere = GuardedConnection(self._driver, replace(self.settings, database=""))

@@ -16,22 +16,22 @@ Encryption = Literal["off", "request", "require", "strict"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """A server, a login and how long to wait for either.
+    """A server, a login and the timeouts.
 
     :param conn_id: the Airflow connection, for messages.
     :param host: name or address, without instance and port.
-    :param instance: of ``server\\instance``; looked up by the SQL Browser service when there is no port.
+    :param instance: the instance of ``server\instance``; without a port the SQL Browser service resolves it.
     :param port: None only with an instance.
     :param database: empty for the login's default database.
-    :param driver: None takes mssql-python where it is installed, else pymssql.
-    :param encryption: ``off``; ``request``, what the server wants: if it insists, mssql-python checks the
-        certificate and pymssql does not; ``require``, checked by both; ``strict`` (TDS 8).
-    :param trust_server_certificate: take any certificate, a self-signed one too.
-    :param certificate_host: a name that the certificate may have as well as the host's.
+    :param driver: None for mssql-python if installed, else pymssql.
+    :param encryption: ``off``; ``request``, as the server decides: if it requires encryption, mssql-python
+        checks the certificate and pymssql does not; ``require``, checked by both; ``strict`` (TDS 8).
+    :param trust_server_certificate: accept any certificate, including self-signed ones.
+    :param certificate_host: alternative name to the host's that the certificate may have.
     :param login_timeout_seconds: for the TCP connection and the login.
-    :param query_timeout_seconds: longest silence of the server within a statement; 0 waits for ever.
-    :param lock_timeout_seconds: longest wait for a lock (error 1222); 0 waits for ever.
-    :param isolation: of every session that does not name one; None is READ COMMITTED.
+    :param query_timeout_seconds: longest silence of the server within a statement; 0 for no limit.
+    :param lock_timeout_seconds: longest wait for a lock (error 1222); 0 for no limit.
+    :param isolation: default for sessions that name none; None for READ COMMITTED.
     :param conn_properties: statements to run after the login.
     """
 
@@ -80,12 +80,12 @@ class ConnectionSettings:
 
     @property
     def label(self) -> str:
-        """What messages call this connection: its id, the server and the database."""
+        """Return the connection's name for messages: its id, the server and the database."""
         return f"{self.conn_id} ({self.server}{'/' if self.database else ''}{self.database})"
 
 
 NESTED = "mssql_cdc"
-"""Where the settings of an ``mssql`` connection were kept before there was a type of their own."""
+"""Nested extra that held the settings of an ``mssql`` connection before the type ``mssql_cdc`` existed."""
 
 Reader = Callable[[Any], Any]
 
@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """Whole seconds; a form or a URI may store a number as text."""
+    """Return whole seconds; forms and URIs may store a number as a string."""
     if isinstance(value, str) and value.strip().isdigit():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -116,9 +116,9 @@ def _flag(value: Any) -> bool:
 
 
 def _word(meanings: Mapping[str, Any], shown: str) -> Reader:
-    """Read one of a few words, ignoring case, underscores and hyphens.
+    """Return one of a fixed set of words, ignoring case, underscores and hyphens.
 
-    :param shown: the words to choose from, for a message.
+    :param shown: the allowed words, for the message.
     """
 
     def read(value: Any) -> Any:
@@ -137,7 +137,7 @@ _ODBC_DRIVER = re.compile(
 
 
 def _driver(value: Any) -> str | None:
-    """The name of an ODBC driver chooses none of ours: it is what pyodbc would load."""
+    """Return None for the name of an ODBC driver: it selects a driver for pyodbc, not for this package."""
     text = _text(value).strip()
     if _ODBC_DRIVER.match(text):
         return None
@@ -225,10 +225,10 @@ _PASSED_OVER_KEYS = frozenset(map(_key, _PASSED_OVER))
 
 
 def read_extras(extras: Mapping[str, Any], *, conn_id: str) -> dict[str, Any]:
-    """Fields of :class:`~.settings.ConnectionSettings`; what is nested under ``mssql_cdc`` wins.
+    """Return fields of :class:`~.settings.ConnectionSettings`; values under ``mssql_cdc`` take precedence.
 
-    :raises ConfigurationError: names every extra that is unknown or unusable, or that two spellings give
-        two values; never shows the value of an unknown one.
+    :raises ConfigurationError: names every extra that is unknown, unusable, or given twice with different
+        values; never shows the value of an unknown one.
     """
     nested = extras.get(NESTED) or {}
     problems: list[str] = []
@@ -243,12 +243,12 @@ def read_extras(extras: Mapping[str, Any], *, conn_id: str) -> dict[str, Any]:
 
 
 def pymssql_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``pymssql.connect`` may see: its own names, without ours and without SQLAlchemy's."""
+    """Return the extras that are ``pymssql.connect`` arguments; ours and SQLAlchemy's are removed."""
     return {name: value for name, value in extras.items() if name in _CONNECT_ARGUMENTS}
 
 
 def foreign_to_mssql_hook(extras: Mapping[str, Any]) -> list[str]:
-    """Names that ``MsSqlHook`` would hand to ``pymssql.connect``, which does not know them."""
+    """Return extras that ``MsSqlHook`` would pass to ``pymssql.connect``, which does not accept them."""
     return sorted(set(extras) - _CONNECT_ARGUMENTS - {"sqlalchemy_scheme"})
 
 

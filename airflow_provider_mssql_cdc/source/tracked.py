@@ -1,4 +1,4 @@
-"""The tables of a database that CDC tracks, and about how many rows each has, in a few round trips."""
+"""The tables of a database that CDC tracks, with row estimates, in a few round trips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class TrackedTables:
-    """What this login sees.
+    """The tracked tables that this login sees.
 
     :param database: its name.
     :param tables: with their capture instances, by schema and name.
@@ -30,10 +30,10 @@ class TrackedTables:
 
 
 def tracked_tables(session: SourceSession) -> TrackedTables:
-    """Ask once for all of them.
+    """Query all tracked tables at once.
 
-    A table that is tracked and whose instances this login may not see is listed without any: the jobs of
-    that table say which right is missing.
+    A tracked table whose instances this login may not read is listed without instances: its job reports the
+    missing permission.
 
     :raises ConfigurationError: CDC is off in the database.
     """
@@ -53,7 +53,7 @@ def tracked_tables(session: SourceSession) -> TrackedTables:
 
 
 def _instances_by_table(listed: Answer) -> dict[TableName, list[str]]:
-    """Names of instances, the newest first; none where the procedure shows none, which is an error to it."""
+    """Return instance names, newest first; none when the procedure fails because it has none to show."""
     try:
         rows = listed.rows
     except PermanentError:
@@ -68,7 +68,7 @@ def _instances_by_table(listed: Answer) -> dict[TableName, list[str]]:
 
 
 def estimated_rows(session: SourceSession, names: Sequence[TableName]) -> list[int | None]:
-    """The tables' rows as their metadata has them, in the order of ``names``; None where it does not tell."""
+    """Return row counts from metadata, in the order of ``names``; None when unknown."""
     found: list[int | None] = []
     for start in range(0, len(names), _AT_ONCE):
         tables = [SourceTable("", name.schema, name.table, 0) for name in names[start : start + _AT_ONCE]]

@@ -1,4 +1,4 @@
-"""How far capture is: now(), low(), commit times, horizon."""
+"""Watermarks and times of capture: now(), low(), commit times, horizon."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NOT_READY = f"capture has not reached it yet. {CAPTURE_MOVES}"
 
 @dataclass(frozen=True, slots=True)
 class RetentionStatus:
-    """How far a position is from being purged, for the facts; None where the server cannot tell.
+    """Distance of a position from being purged, for the facts; None when the server does not provide it.
 
-    :param low: the lowest position from which changes are kept.
+    :param low: the lowest position whose changes are retained.
     :param watermark_ts: its commit time.
-    :param headroom_hours: how much of the log's time cleanup would have to purge to reach the position.
-    :param newest_commit_ts: of the newest entry that capture wrote.
-    :param capture_lag_seconds: that entry's age on the server's clock.
+    :param headroom_hours: hours of log that cleanup would have to purge to reach the position.
+    :param newest_commit_ts: commit time of the newest entry that capture wrote.
+    :param capture_lag_seconds: that entry's age by the server's clock.
     """
 
     low: Lsn
@@ -47,8 +47,8 @@ class RetentionStatus:
 def now(session: SourceSession, instance: CaptureInstance) -> Lsn:
     """Return the larger of max_lsn and the instance's start_lsn minus one: S, and every stamp.
 
-    On a quiet database max_lsn stays below a new instance's start for some minutes, and is NULL on one
-    that never captured.
+    On a quiet database max_lsn stays below a new instance's start for some minutes; it is NULL before the
+    first capture.
 
     :raises NotReadyYet: neither is known.
     """
@@ -67,7 +67,7 @@ def _now_of(session: SourceSession, instance: CaptureInstance, max_lsn: str | No
 def low(session: SourceSession, instance: CaptureInstance) -> Lsn:
     """Return the larger of fn_cdc_get_min_lsn and start_lsn: the lowest LSN whose changes are retained.
 
-    :raises NotReadyYet: neither is known, which is no proof of a gap.
+    :raises NotReadyYet: neither is known, which does not prove a gap.
     :raises SourceObjectMissing: the instance is gone.
     """
     return low_of(session, instance, session.value(cdc.min_lsn(instance.name), doing=_ASKING))
@@ -83,11 +83,11 @@ class Standing:
 
 
 def standing(session: SourceSession, instance: CaptureInstance, lsn: Lsn) -> Standing:
-    """:func:`now`, then :func:`low`, then :func:`commit_time`, in one round trip.
+    """Query :func:`now`, then :func:`low`, then :func:`commit_time`, in one round trip.
 
-    The commit time of an LSN that ``now()`` has reached is there to be asked for; a low watermark that is
-    asked for after ``now()`` can only be higher, which refuses more. Last comes whether the instance is still
-    there, which decides where it has no low end.
+    The order is safe: an LSN that ``now()`` has reached already has its commit time, and a low watermark
+    queried after ``now()`` can only be higher, which is the strict side. The instance list comes last; it
+    decides when there is no low watermark.
 
     :raises NotReadyYet: no watermark is known.
     :raises SourceObjectMissing: the instance is gone.
@@ -105,7 +105,7 @@ def standing(session: SourceSession, instance: CaptureInstance, lsn: Lsn) -> Sta
 
 
 def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple[Lsn, Lsn | None]:
-    """:func:`low`, and after it how far capture has come (:func:`captured`), in one round trip.
+    """Query :func:`low`, then the LSN that capture has reached (:func:`captured`), in one round trip.
 
     :raises NotReadyYet: no low watermark is known.
     :raises SourceObjectMissing: the instance is gone.
@@ -117,9 +117,9 @@ def low_and_captured(session: SourceSession, instance: CaptureInstance) -> tuple
 def low_of(
     session: SourceSession, instance: CaptureInstance, min_lsn: str | None, *, listed: Answer | None = None
 ) -> Lsn:
-    """:func:`low` of an answer to :func:`~..tsql.cdc.min_lsn`.
+    """Return :func:`low` from an answer to :func:`~..tsql.cdc.min_lsn`.
 
-    :param listed: the table's capture instances, where they were asked for after it.
+    :param listed: the table's capture instances, if they were queried after it.
     """
     lowest = Lsn.from_server(min_lsn)
     start = (
@@ -132,25 +132,25 @@ def low_of(
 
 
 def is_retained(position: Lsn, lowest: Lsn) -> bool:
-    """Whether every change above ``position`` is still kept: so ``start_lsn - 1`` is."""
+    """Return whether every change above ``position`` is retained; ``start_lsn - 1`` is such a position."""
     return position.incremented() >= lowest
 
 
 OFFSET_CHANGE = timedelta(hours=1)
-"""By how much the offset of a server that cannot tell its zone may differ at a commit from today's."""
+"""Maximum difference between today's UTC offset and the one at a commit, if the server's zone is unknown."""
 
 CLOCKS_APART = timedelta(minutes=5)
-"""By how much a replica's clock may lag behind its primary's, which commit times come from.
+"""Maximum lag of a replica's clock behind the primary's, which provides the commit times.
 
-Members of a Windows domain keep within five minutes of each other, or Kerberos refuses them
+Clocks of a Windows domain must be within five minutes of each other, or Kerberos refuses the login
 (learn.microsoft.com, Maximum tolerance for computer clock synchronization).
 """
 
 
 def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
-    """After a read's last row: its max LSN, and a time that every commit seen by then reads below.
+    """Return, after a read's last row, its max LSN and a time above the commit time of every row it saw.
 
-    The server's clock, and what its comparison with commit times cannot bear on top
+    The time is the server's clock plus the tolerances of comparing it with commit times
     (docs/adr/0017-what-a-clock-can-bear.md).
     """
     row = session.row(cdc.read_horizon(), doing=_ASKING)
@@ -165,22 +165,22 @@ def horizon(session: SourceSession, instance: CaptureInstance) -> ReadHorizon:
 
 
 def commit_time(session: SourceSession, lsn: Lsn) -> datetime | None:
-    """When an LSN was committed, in UTC; None for one that is not a mapped commit.
+    """Return an LSN's commit time in UTC; None when it has no entry in ``cdc.lsn_time_mapping``.
 
     ``cdc.lsn_time_mapping`` holds the server's local time. Servers that know their zone convert it; older
-    ones apply the offset of this moment, which is an hour off for commits before a change of the clocks.
+    ones apply the current offset, which is an hour off for commits before a daylight saving change.
     """
     (answer,) = session.answers([cdc.commit_time(lsn, zone_of(session))], doing=_ASKING)
     return time_of(session, lsn, answer)
 
 
 def time_of(session: SourceSession, lsn: Lsn, answer: Answer) -> datetime | None:
-    """:func:`commit_time` of an answer to :func:`~..tsql.cdc.commit_time`."""
+    """Return :func:`commit_time` from an answer to :func:`~..tsql.cdc.commit_time`."""
     return _instant(session, lsn, answer.row) if answer.rows else None
 
 
 def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime | None:
-    """Of a row with utc_time and near_change."""
+    """Return the time of a row with utc_time and near_change."""
     time = utc_of(row["utc_time"])
     if time is None or not row["near_change"]:
         return time
@@ -188,11 +188,11 @@ def _instant(session: SourceSession, lsn: Lsn, row: dict[str, Any]) -> datetime 
 
 
 def repeated_hour(session: SourceSession, near: datetime) -> RepeatedHour:
-    """What of the clock repeats in the two hours after an instant, and where its second pass begins.
+    """Return the clock hour that repeats within two hours of an instant, and where its second pass begins.
 
-    Decided from the whole mapping, so that a commit has one time in every task. As long as no entry
-    tells the passes apart, and for a login that may not see them, ``second`` is None: times are then read
-    as of the first pass, never later than they were.
+    Decided from the whole mapping, so that a commit has the same time in every task. While no entry
+    distinguishes the passes, or if this login may not see them, ``second`` is None: times are then read as
+    of the first pass, so never too late.
     """
     for hour, begins in _clock_around(session, near).repeated():
         if near < hour.change:
@@ -207,9 +207,9 @@ def repeated_hour(session: SourceSession, near: datetime) -> RepeatedHour:
 def retention_status(
     session: SourceSession, instance: CaptureInstance, *, position: Lsn, lowest: Lsn | None = None
 ) -> RetentionStatus:
-    """What the facts say about retention; parts that this login may not read are None.
+    """Return the retention values for the facts; None for those that this login may not read.
 
-    :param lowest: the low watermark, where this session has just asked for it.
+    :param lowest: the low watermark, if this session has just queried it.
     :raises NotReadyYet: no low watermark is known.
     """
     lowest = lowest or low(session, instance)
@@ -228,15 +228,15 @@ def retention_status(
 
 
 def newest_capture(session: SourceSession) -> tuple[datetime | None, float | None]:
-    """Commit time and age in seconds of the newest entry that capture wrote, idle ones included."""
+    """Return commit time and age in seconds of the newest entry that capture wrote, idle ones included."""
     (answer,) = session.answers([cdc.newest_mapping(zone_of(session))], doing=_ASKING)
     return newest_of(session, answer)
 
 
 def newest_of(session: SourceSession, answer: Answer) -> tuple[datetime | None, float | None]:
-    """:func:`newest_capture` of an answer to :func:`~..tsql.cdc.newest_mapping`.
+    """Return :func:`newest_capture` from an answer to :func:`~..tsql.cdc.newest_mapping`.
 
-    (None, None) where the mapping is empty or this login may not read it.
+    (None, None) when the mapping is empty or this login may not read it.
     """
     newest = stamp_of(session, answer)
     if newest is None:
@@ -256,7 +256,7 @@ def stamp_of(session: SourceSession, answer: Answer) -> CommitStamp | None:
 
 
 def zone_of(session: SourceSession) -> cdc.ServerZone:
-    """The server's time zone, asked once per session at most; servers before 2022 do not know theirs."""
+    """Return the server's time zone, queried at most once per session; unknown before SQL Server 2022."""
     if asks_zone(session):
         (answer,) = session.answers([cdc.server_zone()], doing="asking for the server's time zone")
         keep_zone(session, answer)
@@ -265,7 +265,7 @@ def zone_of(session: SourceSession) -> cdc.ServerZone:
 
 
 def asks_zone(session: SourceSession) -> bool:
-    """Return whether :func:`~..tsql.cdc.server_zone` still has to be asked."""
+    """Return whether :func:`~..tsql.cdc.server_zone` still has to be queried."""
     return _ZONE not in session.remembered and session.knows_zone is not False
 
 
@@ -279,7 +279,7 @@ _ZONE = "zone"
 
 
 def utc_of(text: str | None) -> datetime | None:
-    """A time that the server rendered in UTC, style 126; the seventh digit is cut."""
+    """Parse a UTC time that the server rendered in style 126; the seventh digit is dropped."""
     if text is None:
         return None
     seconds, _, fraction = text.partition(".")
@@ -287,24 +287,24 @@ def utc_of(text: str | None) -> datetime | None:
 
 
 STALE_SECONDS = 30 * 60
-"""Age of capture's newest entry from which on the capture job is said to look stopped."""
+"""Age of capture's newest entry above which the capture job is reported as stopped."""
 
 _ASKING_CAPTURE = "asking how far capture has come"
 
 
 def captured(session: SourceSession) -> Lsn | None:
-    """The last LSN that capture has processed, of the whole database; None when it never did."""
+    """Return the last LSN that capture has processed in the database; None before the first."""
     return Lsn.from_server(session.value(cdc.max_lsn(), doing=_ASKING_CAPTURE))
 
 
 def is_read_only(session: SourceSession) -> bool:
-    """Whether the copy of the database that answers is a replica."""
+    """Return whether the database that answers is a read-only replica."""
     answer: str | None = session.value(cdc.updateability(), doing=_ASKING_CAPTURE)
     return answer == "READ_ONLY"
 
 
 def local_cut(session: SourceSession, at: datetime) -> datetime:
-    """The server's local time below which every commit before ``at`` lies."""
+    """Return a server-local time such that every commit before ``at`` lies below it."""
     zone = zone_of(session)
     if zone.name is None:
         clock = session.row(cdc.server_clock(), doing=_ASKING_CAPTURE)
@@ -313,7 +313,7 @@ def local_cut(session: SourceSession, at: datetime) -> datetime:
 
 
 def _clock_around(session: SourceSession, at: datetime) -> WallClock:
-    """Two hours of the named zone on either side of an instant."""
+    """Return two hours of the server's wall clock on either side of an instant."""
     zone = zone_of(session)
     assert zone.name is not None
     base = quarter_hour_of(at)
@@ -325,18 +325,18 @@ def _clock_around(session: SourceSession, at: datetime) -> WallClock:
 
 
 def commits_before(session: SourceSession, at: datetime) -> tuple[Lsn | None, Lsn | None]:
-    """The last commit before an instant, and the first entry at or after it.
+    """Return the last commit before an instant, and the first entry at or after it.
 
-    The second is None until capture has passed the instant; the first when no commit that early is known.
+    The second is None until capture has passed the instant; the first when no earlier commit is known.
     """
     row = session.row(cdc.commits_around(local_cut(session, at)), doing=_ASKING_CAPTURE)
     return Lsn.from_server(row["before_lsn"]), Lsn.from_server(row["passed_lsn"])
 
 
 def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
-    """The first entry past a snapshot's horizon: changes read up to it make the rebuilt state equal.
+    """Return the first entry past a snapshot's horizon; changes up to it make the rebuilt state exact.
 
-    Above the horizon's LSN, with a commit time above its time plus one second; None while there is none.
+    It is above the horizon's LSN and more than a second after its time; None while there is none.
     """
     passed = (horizon.time.astimezone(UTC) + timedelta(seconds=1)).replace(microsecond=0)
     local = local_cut(session, passed + timedelta(seconds=1))
@@ -345,10 +345,10 @@ def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
 
 @dataclass(frozen=True, slots=True)
 class CaptureTrouble:
-    """A sentence on the capture job.
+    """A problem of the capture job, in one sentence.
 
-    :param seen: capture looks stopped; else nothing could be told, which is usual on a new database and
-        for a login with few rights.
+    :param seen: capture looks stopped; False if that could not be determined, as on a new database or for a
+        login with few permissions.
     """
 
     sentence: str
@@ -356,7 +356,7 @@ class CaptureTrouble:
 
 
 def how_far(session: SourceSession) -> str:
-    """Where capture is, what is wrong with it where that can be told, and what to do."""
+    """Describe capture's progress, its problem if known, and the remedy."""
     trouble = capture_trouble(session)
     said = f"{trouble.sentence}. " if trouble else ""
     todo = "" if trouble is not None and trouble.seen else f". {CAPTURE_MOVES}"
@@ -368,7 +368,7 @@ def capture_trouble(
 ) -> CaptureTrouble | None:
     """Describe what is wrong with capture, as this login sees it; None when it works.
 
-    :param told: the answer to :func:`~..tsql.cdc.newest_mapping`, where that was asked already.
+    :param told: the answer to :func:`~..tsql.cdc.newest_mapping`, if it was queried already.
     """
     with contextlib.suppress(PermissionDenied, SourceObjectMissing, StatementFailed):
         newest, age_seconds = newest_capture(session) if told is None else newest_of(session, told)
