@@ -1,7 +1,7 @@
-"""``airflow mssql-cdc``: what its commands are called and take; what they do is in ``commands``.
+"""``airflow mssql-cdc``: names and arguments of its commands; ``commands`` implements them.
 
-Airflow loads this module for every command line, so it imports nothing but Airflow's own definitions, and
-those only when it is asked for the commands
+Airflow loads this module for every command line, so it imports only Airflow's own definitions, and those
+only when the commands are requested
 (https://airflow.apache.org/docs/apache-airflow-providers/core-extensions/cli-commands.html).
 """
 
@@ -17,7 +17,7 @@ _NAMED_CONNECTION = "Airflow connection of type mssql_cdc"
 
 
 def get_commands() -> list[CLICommand]:
-    """The command group; named in provider info under ``cli``."""
+    """Return the command group; registered in provider info under ``cli``."""
     from airflow.cli.cli_config import GroupCommand
 
     return [

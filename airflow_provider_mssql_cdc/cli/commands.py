@@ -1,4 +1,4 @@
-"""What the commands of ``airflow mssql-cdc`` do: ask, print, and end with an exit code for scripts."""
+"""Implementation of ``airflow mssql-cdc``: query, print, and exit with a code for scripts."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _STATUS_COLUMNS = (
 )
 
 _UNUSED = "/not-used-by-a-check"
-"""Preflight wants a whole table; a check neither opens nor writes its Delta tables."""
+"""Placeholder path: preflight needs a complete table, but a check never opens its Delta tables."""
 
 
 def _command(answer: Callable[[Namespace], int]) -> Callable[[Namespace], None]:
-    """A command ends its process: 0, 1, or 2 with the error on standard error."""
+    """Run a command and exit the process: 0, 1, or 2 with the error on standard error."""
 
     @wraps(answer)
     def run(args: Namespace) -> None:
@@ -102,7 +102,7 @@ def tables(args: Namespace) -> int:
 
 @_command
 def check(args: Namespace) -> int:
-    """Print what preflight says of each capture instance."""
+    """Print the preflight result of each capture instance."""
     with MssqlCdcHook(args.conn_id).session() as session:
         names = args.capture_instance or [i.name for i in _instances(session)]
         rows = [{"capture_instance": name, **_preflight(session, args.conn_id, name)} for name in names]
@@ -132,7 +132,7 @@ def facts(args: Namespace) -> int:
 
 @_command
 def abandon(args: Namespace) -> int:
-    """Give up the chunked snapshot that is being loaded into a bronze table; 1 when there is none."""
+    """Abandon the open chunked snapshot of a bronze table; exit code 1 when there is none."""
     table = MssqlCdcTable(
         mssql_conn_id="none",
         capture_instance="none",
@@ -172,7 +172,7 @@ def _stored_facts(args: Namespace) -> StoredFacts:
 
 
 def _path(given: str) -> str:
-    """On a command line a relative path has a meaning, unlike in a DAG that runs on many workers."""
+    """Resolve a relative path, which is meaningful on a command line, unlike in a DAG on many workers."""
     return given if "://" in given else str(Path(given).absolute())
 
 
@@ -185,7 +185,7 @@ def _as_json(row: FactsRow) -> dict[str, Any]:
 
 
 def _print(args: Namespace, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """One JSON document, or a table of some of the columns. A value is a string of one line, however odd."""
+    """Print one JSON document, or a table of some of the columns with each value on one line."""
     if args.json:
         sys.stdout.write(json.dumps(list(rows), ensure_ascii=False, default=str, indent=2) + "\n")
         return

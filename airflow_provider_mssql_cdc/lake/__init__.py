@@ -1,1 +1,1 @@
-"""Writes Delta Lake: bronze, facts, staged files and the transactions that decide."""
+"""Write Delta Lake: bronze, facts, staged files, and the transactions that hold the state."""

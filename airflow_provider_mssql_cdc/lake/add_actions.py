@@ -1,4 +1,4 @@
-"""Staged files as add actions with exact statistics."""
+"""Build add actions with exact statistics from staged files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LAST_CODE_POINT = 0x10FFFF
 
 
 def delta_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
-    """``{"numRecords", "minValues", "maxValues", "nullCount"}`` of a file, for ``columns`` alone.
+    """Return ``{"numRecords", "minValues", "maxValues", "nullCount"}`` of a file, for ``columns`` only.
 
-    A column whose statistics in the footer are incomplete is left out.
+    A column with incomplete footer statistics is omitted.
     """
     positions = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
@@ -68,21 +68,21 @@ def delta_statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
 
 
 def lower_bound(value: Any) -> str | None:
-    """JSON text of a value that is not above ``value``; None for a type that has no bounds here."""
+    """Return the JSON text of a value not above ``value``; None for a type without bounds."""
     return _json_text(value[:MAX_TEXT] if isinstance(value, str) else value)
 
 
 def upper_bound(value: Any) -> str | None:
-    """JSON text of a value that is not below ``value``; None where there is none."""
+    """Return the JSON text of a value not below ``value``; None if there is none."""
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return _json_text(_rounded_up(value[:MAX_TEXT]))
     return _json_text(value)
 
 
 def _rounded_up(text: str) -> str | None:
-    """The smallest string of at most this length above every string that begins with ``text``.
+    """Return the smallest string of at most this length above every string that begins with ``text``.
 
-    Strings are compared by code point, which is UTF-8's order too; surrogates are not characters.
+    Strings compare by code point, which equals UTF-8's byte order; surrogates are not characters.
     """
     for end in range(len(text), 0, -1):
         point = ord(text[end - 1])
@@ -93,7 +93,7 @@ def _rounded_up(text: str) -> str | None:
 
 
 def _bounds(told: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
-    """Smallest and largest value; None when a row group lacks them, or all values are NULL."""
+    """Return minimum and maximum; None when a row group lacks them, or all values are NULL."""
     filled = [statistics for statistics in told if statistics.num_values > 0]
     if not filled or not all(statistics.has_min_max for statistics in filled):
         return None
@@ -127,7 +127,7 @@ def _json_text(value: Any) -> str | None:
 
 
 def _timestamp(value: datetime) -> str:
-    """``isoformat`` gives years four digits, which ``strftime`` does not."""
+    """Format a timestamp; ``isoformat`` pads years to four digits, which ``strftime`` does not."""
     zone = "Z" if value.tzinfo is not None else ""
     return naive_utc(value).isoformat(timespec="microseconds") + zone
 
@@ -138,7 +138,7 @@ def _put(values: dict[str, str], name: str, text: str | None) -> None:
 
 
 def _object(members: dict[str, str]) -> str:
-    """A JSON object of members that are JSON already."""
+    """Return a JSON object of members that are already JSON."""
     return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}"
 
 
@@ -148,7 +148,7 @@ _NAMED_PROBLEMS = 10
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Why a file is not committed; ``drift`` when it is whole and has other columns."""
+    """Reason not to commit a file; ``drift`` if the file is intact but has other columns."""
 
     text: str
     drift: bool = False
@@ -157,10 +157,10 @@ class _Problem:
 def add_actions(
     bronze: Bronze, files: Sequence[StagedFile], *, snapshot: Lsn, columns: Sequence[LakeColumn]
 ) -> list[AddAction]:
-    """One add action per file, each file checked: there, its size, rows, schema, name and snapshot.
+    """Return one add action per file, after checking its existence, size, rows, schema, name and snapshot.
 
-    :raises IncompletePlan: naming files that are missing, cut, swapped or of another snapshot.
-    :raises SchemaDrift: naming files whose columns are not bronze's.
+    :raises IncompletePlan: names files that are missing, truncated, swapped or of another snapshot.
+    :raises SchemaDrift: names files whose columns are not bronze's.
     """
     storage = TableStorage(bronze.location)
     expected = bronze_schema(columns)
@@ -181,9 +181,9 @@ def add_actions(
 
 
 def actions_just_staged(table: LakeTable, files: Sequence[StagedFile]) -> list[AddAction]:
-    """One add action per file that this very process has staged, each looked at once more.
+    """Return one add action per file that this process has staged, checking each file once more.
 
-    :raises IncompletePlan: a file is not there or not as it was written.
+    :raises IncompletePlan: a file is missing or was modified.
     """
     storage, staged_at = TableStorage(table.location), int(time.time() * 1000)
     actions = []
@@ -209,7 +209,7 @@ def _footer_if_whole(storage: TableStorage, file: StagedFile) -> pq.FileMetaData
 def _action(
     file: StagedFile, footer: pq.FileMetaData, *, staged_at: int, statistics_columns: Sequence[str]
 ) -> AddAction:
-    """Build the log's entry of a file; its statistics come from its footer.
+    """Build the log entry of a file; its statistics come from its footer.
 
     :param staged_at: milliseconds since 1970.
     """

@@ -1,4 +1,4 @@
-"""A bronze table: opened, created once, reloaded, and given columns on purpose."""
+"""A bronze table: open, create once, reload, add columns explicitly."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ log = logging.getLogger(__name__)
 
 
 class Bronze(LakeTable):
-    """One handle on a bronze table, checked when it is opened and when it is reloaded.
+    """A handle on one version of a bronze table, validated on open and reload.
 
-    What is decided on :attr:`state` is committed by :meth:`commit` with the same handle: a commit that
-    another one has overtaken fails, and the caller reloads and decides again.
+    A decision based on :attr:`state` is committed by :meth:`commit` with the same handle: if another commit
+    came first, it fails, and the caller reloads and decides again.
     """
 
     def __init__(self, location: TableLocation, table: DeltaTable) -> None:
@@ -75,11 +75,11 @@ class Bronze(LakeTable):
 
     @property
     def thinned(self) -> Thinned | None:
-        """Rows that another tool removed; they matter to every snapshot that is not above its position."""
+        """Return rows that another tool removed; they affect every snapshot at or below its position."""
         return self._noticed or read_thinned(self.table)
 
     def _warn_of_thinned(self) -> None:
-        """Once per task: its loads continue, silver does not."""
+        """Warn once per task: its loads continue, silver does not."""
         thinned, snapshot = self.thinned, self.state.snapshot
         if thinned is None or thinned.version == self._warned:
             return
@@ -89,7 +89,7 @@ class Bronze(LakeTable):
 
     @property
     def newest(self) -> Lsn | None:
-        """A new snapshot has to be above it: every S that is known, and all of which rows were removed."""
+        """Return the LSN that a new snapshot must exceed: of all known S, and of rows that were removed."""
         known = (self.state.newest, self.thinned.position if self.thinned else None)
         return max((lsn for lsn in known if lsn is not None), default=None)
 
@@ -100,7 +100,7 @@ class Bronze(LakeTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """Bronze's columns as Arrow types."""
+        """Return bronze's columns as Arrow types."""
         return pa.schema(self.table.schema())
 
     def check_identity(self, identity: SourceIdentity) -> None:
@@ -117,7 +117,7 @@ class Bronze(LakeTable):
         refuse_other_object(self.state, identity, where=str(self.location))
 
     def object_transactions(self, identity: SourceIdentity) -> list[Transaction]:
-        """What a commit adds so that bronze knows the source table's object id; nothing when it does."""
+        """Return the transactions that record the source table's object id; empty if it is recorded."""
         known, found = self.state.source_object, identity.object_id
         if found is None or found == known:
             return []
@@ -129,11 +129,11 @@ class Bronze(LakeTable):
         return [Transaction(SOURCE_OBJECT, found)]
 
     def check_columns(self, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-        """Every planned column is in bronze with its type; returns the captured names that only bronze has.
+        """Check that bronze has every planned column with its type; return captured names only bronze has.
 
-        Those stay NULL in new rows.
+        Those columns stay NULL in new rows.
 
-        :raises SchemaDrift: naming each column that is missing or of another type.
+        :raises SchemaDrift: names each column that is missing or has another type.
         """
         stored = {field.name: field.type for field in self.schema}
         planned = lake_schema.bronze_schema(columns)
@@ -153,7 +153,7 @@ class Bronze(LakeTable):
         return tuple(name for name in stored if name not in planned.names)
 
     def snapshot_of_run(self, run: str) -> Lsn | None:
-        """S of the resnapshot that this Airflow run has completed, None when it has not."""
+        """Return S of the resnapshot that this Airflow run completed; None if it did not."""
         return read_lsn(self.table, run_app_id(run))
 
     def commit(
@@ -165,13 +165,13 @@ class Bronze(LakeTable):
         user_metadata: Mapping[str, Any],
         overtaken: bool = True,
     ) -> int:
-        """One commit on this handle's version; returns the version it became. Reload before the next.
+        """Commit on this handle's version and return the new version. Reload before the next commit.
 
-        :param event: what the facts will call it.
-        :param user_metadata: for readers of the log, as JSON; Delta forgets it when it cleans its log.
-        :param overtaken: whether commits of others that do not conflict may have come first. False where
-            files are taken out: delta-rs does not notice that an OPTIMIZE has moved their rows elsewhere.
-        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        :param event: the event's name in the facts.
+        :param user_metadata: for readers of the log, as JSON; lost when Delta cleans up its log.
+        :param overtaken: whether non-conflicting commits may have come first. False when files are removed:
+            delta-rs does not detect that an OPTIMIZE has moved their rows elsewhere.
+        :raises deltalake.exceptions.CommitFailedError: another commit came first; nothing was written.
         """
         return self.commit_files(
             files,
@@ -183,11 +183,11 @@ class Bronze(LakeTable):
 
 
 def open_bronze(location: TableLocation) -> Bronze | None:
-    """The table at its newest version, None when there is none.
+    """Open the table at its newest version; None if it does not exist.
 
-    :raises ForeignTable: a Delta table that this package did not make.
-    :raises StateDamaged: its transactions, rows and log contradict each other.
-    :raises ConfigurationError: there is a file at its path.
+    :raises ForeignTable: a Delta table that this package did not create.
+    :raises StateDamaged: its transactions, rows and log are inconsistent.
+    :raises ConfigurationError: the path is a file.
     """
     if location.local_path is not None and location.local_path.is_file():
         raise ConfigurationError(f"{location} is a file, and a Delta table is a folder; name another path")
@@ -196,9 +196,9 @@ def open_bronze(location: TableLocation) -> Bronze | None:
 
 
 def open_existing(location: TableLocation) -> Bronze:
-    """The table that ``plan`` made.
+    """Open the table that ``plan`` created.
 
-    :raises SourceObjectMissing: it is not there.
+    :raises SourceObjectMissing: it does not exist.
     """
     bronze = open_bronze(location)
     if bronze is None:
@@ -212,11 +212,11 @@ def open_existing(location: TableLocation) -> Bronze:
 def open_or_create(
     location: TableLocation, identity: SourceIdentity, columns: Sequence[LakeColumn]
 ) -> Bronze:
-    """The source table's bronze, made when there is none; two that create it at once share one.
+    """Open the source table's bronze or create it; concurrent creators get the same table.
 
     :raises ForeignTable: it belongs to another source table.
     :raises SchemaDrift: it has other columns.
-    :raises ConfigurationError: no table can be made at its path.
+    :raises ConfigurationError: no table can be created at its path.
     """
     bronze = open_bronze(location) or _create(location, identity, columns=columns)
     bronze.check_identity(identity)
@@ -227,7 +227,7 @@ def open_or_create(
 def problems_with(
     location: TableLocation, identity: SourceIdentity, columns: Sequence[LakeColumn]
 ) -> tuple[str, ...]:
-    """What :func:`open_or_create` would fail with, as sentences; nothing is written."""
+    """Return the errors that :func:`open_or_create` would raise, as sentences; writes nothing."""
     try:
         bronze = open_bronze(location)
     except PermanentError as exc:
@@ -262,7 +262,7 @@ def _create(location: TableLocation, identity: SourceIdentity, *, columns: Seque
 
 
 def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
-    """How the columns that an instance records differ from bronze's."""
+    """Compare the columns that an instance records with bronze's."""
     stored = {field.name: field.type for field in bronze.schema if field.name not in METADATA_NAMES}
     read = {column.name: arrow_type(column.data_type) for column in columns}
     return ColumnDrift(
@@ -277,9 +277,9 @@ def column_drift(bronze: Bronze, columns: Sequence[LakeColumn]) -> ColumnDrift:
 
 
 def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...]:
-    """Give bronze these columns, NULL in every row that is there; the names that were new.
+    """Add columns to bronze, NULL in existing rows; return the names of the new ones.
 
-    Reloads the handle. A column that another run has added in the meantime is left as it is.
+    Reloads the handle. Idempotent: columns that another run added concurrently are kept.
     """
 
     def once() -> tuple[str, ...]:
@@ -297,7 +297,7 @@ def add_columns(bronze: Bronze, columns: Sequence[LakeColumn]) -> tuple[str, ...
 
 
 def refuse_rows_without_position(table: DeltaTable, state: BronzeState) -> None:
-    """Refuse rows without a position: a copy of the files, or rows that another tool wrote.
+    """Refuse rows without a position: copied files, or rows written by another tool.
 
     :raises StateDamaged: with the remedy.
     """

@@ -1,4 +1,4 @@
-"""Change windows: staged, and committed at the position they were read from."""
+"""Windows of changes: staged, and committed at the position they were read from."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _FROM_SERVER = pa.schema(
 
 
 def change_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
-    """What a statement for change rows returns: four columns of CDC's, then the captured ones."""
+    """Return the schema of a change query: four CDC columns, then the captured columns."""
     return pa.schema([*_FROM_SERVER, *captured_schema(columns)])
 
 
@@ -70,8 +70,8 @@ _NEAR = several([1], pa.int32())[0]
 class WindowCommits:
     """The commits of a window in order, each with its commit time in UTC.
 
-    :param batches: by :data:`COMMITS_SCHEMA`; times of an hour that repeats as of its first pass.
-    :param hour_of: the repeated hour that an instant shortly before a change of the clock belongs to.
+    :param batches: with :data:`COMMITS_SCHEMA`; times in a repeated hour as of its first pass.
+    :param hour_of: returns the repeated hour for an instant shortly before a clock change.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class WindowCommits:
         return self._table.column("utc_time")
 
     def _settle(self, hour: RepeatedHour) -> None:
-        """Give the second pass its own time; commits up to the change are not looked at again."""
+        """Correct the times of the second pass; commits up to the clock change are not checked again."""
         first, change = (
             pa.scalar(at.replace(tzinfo=None), TIMESTAMP_NTZ) for at in (hour.first, hour.change)
         )
@@ -106,14 +106,14 @@ class WindowCommits:
 
     @property
     def last(self) -> CommitStamp | None:
-        """None when there is no commit."""
+        """Return the last commit; None when there is none."""
         if not len(self):
             return None
         row = self._table.slice(len(self) - 1).to_pylist()[0]
         return CommitStamp(Lsn.parse(row["lsn"]), row["utc_time"].replace(tzinfo=UTC))
 
     def times_of(self, lsns: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The commit time of each LSN; NULL for one that is not among the commits."""
+        """Return the commit time of each LSN; NULL for an LSN that is not among the commits."""
         if not len(self):
             return pa.nulls(len(lsns), TIMESTAMP_NTZ)
         known, times = (self._table.column(name).chunk(0) for name in ("lsn", "utc_time"))
@@ -122,9 +122,9 @@ class WindowCommits:
 
 @dataclass(slots=True)
 class ChangeStamp:
-    """What is written beside the columns of change rows.
+    """Technical columns written with change rows.
 
-    :param batch: number of the commit that will hold the rows.
+    :param batch: number of the commit that will contain the rows.
     """
 
     instance: str
@@ -133,7 +133,7 @@ class ChangeStamp:
     counts: ChangeCounts = field(default_factory=ChangeCounts)
 
     def column(self, name: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-        """One of bronze's own columns for these rows."""
+        """Return one of bronze's technical columns for these rows."""
         if name == "_capture_instance":
             return repeated(self.instance, pa.string(), length=rows.num_rows).dictionary_decode()
         if name == "_commit_ts":
@@ -163,7 +163,7 @@ _OWN_TYPES = {"_snapshot": pa.string(), "_chunk": pa.int32()}
 
 
 class ChangeRows:
-    """Change rows with every column of bronze; one that was not read is NULL. ``stamp`` counts them."""
+    """Extend change rows to all columns of bronze, NULL if not read. ``stamp`` counts the rows."""
 
     def __init__(self, stamp: ChangeStamp, schema: pa.Schema) -> None:
         self.schema, self._stamp = plain_schema(schema), stamp
@@ -196,28 +196,28 @@ def stage_changes(
     batches: Iterable[pa.RecordBatch],
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
-    """Write change rows to files ``<prefix>-0.parquet`` and so on; no rows, no file. ``stamp`` counts them.
+    """Write change rows to files ``<prefix>-0.parquet`` and so on; ``stamp`` counts them. No rows, no file.
 
-    Readers do not see them. When reading or writing fails, what was written is removed.
+    The files are not visible to readers. If reading or writing fails, they are removed.
     """
     rows = ChangeRows(stamp, bronze.schema)
     return stage(bronze.location, rows, batches, prefix=prefix, target_bytes=target_bytes)
 
 
 def holds_all(bronze: Bronze, files: Sequence[StagedFile]) -> bool:
-    """Whether the table names every one of these files, and there is one at least."""
+    """Return whether the table names every one of these files, and there is at least one."""
     named = {uri.rpartition("/")[2] for uri in bronze.table.file_uris()}
     return bool(files) and {file.path for file in files} <= named
 
 
 class PositionMoved(CommitConflict):
-    """Another run has extended, repaired or re-based the changes; nothing was written."""
+    """Another run extended, repaired or re-based the changes; nothing was written."""
 
 
 def begin_coverage(
     bronze: Bronze, position: Lsn, *, identity: SourceIdentity, stamp: CommitStamp | None, run_id: str
 ) -> bool:
-    """Let changes begin at a position, without a snapshot below it; False when coverage is there already."""
+    """Start changes at a position without a snapshot below it; False when coverage exists already."""
 
     def once() -> bool:
         if bronze.state.coverage is not None:
@@ -238,11 +238,11 @@ def begin_coverage(
 
 @dataclass(frozen=True, slots=True)
 class StagedWindow:
-    """The changes of a window, staged and ready to be committed.
+    """The staged changes of a window, ready to commit.
 
-    :param files: may be none, for a window without changes.
-    :param batch: the number that the rows carry, and that their commit has to get.
-    :param user_metadata: what the commit records in the log.
+    :param files: empty for a window without changes.
+    :param batch: commit number that the rows carry; the commit must get this number.
+    :param user_metadata: recorded in the log by the commit.
     """
 
     window: Window
@@ -259,13 +259,13 @@ def commit_window(
     stamp: CommitStamp | None,
     instance: InstanceMark,
 ) -> int:
-    """Append a window's rows and move the position to its end in one commit; the version it became.
+    """Append a window's rows and move the position to its end in one commit; return the new version.
 
-    Reloads the handle, before each further try and at the end.
+    Reloads the handle before each retry and at the end.
 
-    :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
-    :raises PositionMoved: the position is not the window's start any more, or the number is taken.
-    :raises IncompletePlan: a staged file is not there or not as it was written.
+    :raises ForeignTable: bronze holds rows of another table of this name.
+    :raises PositionMoved: the position is no longer the window's start, or the batch number is taken.
+    :raises IncompletePlan: a staged file is missing or was modified.
     """
 
     window, files, batch = staged.window, staged.files, staged.batch
@@ -316,11 +316,12 @@ def _batch_transactions(bronze: Bronze, batch: int) -> list[Transaction]:
 
 
 def repair_transactions(bronze: Bronze, *, batch: int, position: Lsn) -> list[Transaction]:
-    """The position, put again unchanged, and the repair's number.
+    """Return the unchanged position and the repair's batch number.
 
-    Extensions and repairs so carry the same app ids: of two at once one fails and decides again.
+    Extensions and repairs write the same app ids, so that of two concurrent ones one fails and decides
+    again.
 
-    :raises PositionMoved: the position is another one, or the number is taken.
+    :raises PositionMoved: the position changed, or the batch number is taken.
     """
     coverage = bronze.state.coverage
     if coverage is None or coverage.changes < position:

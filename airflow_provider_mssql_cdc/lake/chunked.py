@@ -1,4 +1,4 @@
-"""A chunked snapshot in bronze: opened, waves landed, abandoned."""
+"""A chunked snapshot in bronze: open it, commit its waves, abandon it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 class Opened:
     """S was opened by this call.
 
-    :param rebased: coverage begins at S now although it began elsewhere before.
+    :param rebased: whether existing coverage was moved to begin at S.
     """
 
     snapshot: Lsn
@@ -59,14 +59,14 @@ class Opened:
 def open_snapshot(
     bronze: Bronze, header: SnapshotHeader, *, resnapshot: bool = False, gap_position: Lsn | None = None
 ) -> Opened | ResumeLoad | AlreadyStored:
-    """Record S in bronze, and start or re-base coverage at it; or return which snapshot is there already.
+    """Record S in bronze and start or re-base coverage at it; or return the snapshot that is already there.
 
-    Leaves the handle on the newest version.
+    Reloads the handle.
 
     :param gap_position: the position above which changes are proven lost; None without such a proof.
-    :raises NotReadyYet: another snapshot was opened in the meantime, at or above S.
+    :raises NotReadyYet: another snapshot was opened concurrently, at or above S.
     :raises Superseded: coverage begins above S, or changes of another table of this name were read above S.
-    :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
+    :raises ForeignTable: bronze was loaded from another table of this name, and this is not a resnapshot.
     """
 
     identity, snapshot, run = header.identity, header.snapshot, header.run
@@ -111,7 +111,9 @@ def open_snapshot(
 def _transactions(
     bronze: Bronze, snapshot: Lsn, decision: AddSnapshot, *, run: str | None
 ) -> Sequence[Transaction]:
-    """Where coverage stays as it is its base is put again: a commit that moves the base conflicts then."""
+    """Return the transactions of a commit; they include an unchanged base, so a concurrent re-base
+    conflicts.
+    """
     transactions = [*lsn_transactions(OPEN, snapshot), Transaction(opened_app_id(snapshot), 1)]
     if run is not None:
         transactions += lsn_transactions(run_app_id(run), snapshot)
@@ -122,11 +124,11 @@ def _transactions(
 
 
 def abandon_unfinished(bronze: Bronze, *, run_id: str, snapshot: Lsn | None = None) -> Lsn | None:
-    """Give up the chunked snapshot that is being loaded; its S, None when there is none.
+    """Abandon the open chunked snapshot and return its S; None when there is none.
 
-    Coverage and everything else stays. Rows that waves have written stay until :func:`delete_rows`.
+    Coverage does not change. Rows that waves wrote stay until :func:`delete_rows`.
 
-    :param snapshot: give up this one alone; another one that is being loaded is left alone.
+    :param snapshot: abandon this one only; another open snapshot is not affected.
     """
 
     def once() -> Lsn | None:
@@ -151,9 +153,9 @@ ABANDON_EVENT = "abandon"
 
 
 def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
-    """Delete the rows of an abandoned snapshot; how many. Waves have files of their own, which just go.
+    """Delete the rows of an abandoned snapshot and return their number. Waves have their own files.
 
-    VACUUM frees the space when its retention has passed.
+    VACUUM frees the space after its retention period.
     """
 
     def once() -> int:
@@ -172,10 +174,10 @@ def delete_rows(bronze: Bronze, snapshot: Lsn) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LandedWave:
-    """A wave that bronze holds.
+    """A wave that bronze contains.
 
-    :param rows: that it has.
-    :param horizon: how new they may be; its time is when the wave had been read.
+    :param rows: number of its rows.
+    :param horizon: upper limit of their age; its time is the end of the read.
     """
 
     wave: int
@@ -185,7 +187,7 @@ class LandedWave:
 
 @dataclass(frozen=True, slots=True)
 class WaveStamps:
-    """The stamps of a wave's rows, read from the rows; None for a wave without rows."""
+    """The stamps read from a wave's rows; None for a wave without rows."""
 
     low: Lsn | None
     high: Lsn | None
@@ -193,19 +195,19 @@ class WaveStamps:
 
 
 def landed_wave(table: DeltaTable, snapshot: Lsn, wave: int) -> LandedWave | None:
-    """The wave as this handle sees it, None when it is not in bronze."""
+    """Return the wave as of this handle's version; None when it is not in bronze."""
     rows = table.transaction_version(wave_app_id(snapshot, wave))
     return None if rows is None else LandedWave(wave, rows, read_horizon(table, snapshot, wave=wave))
 
 
 def landed_waves(table: DeltaTable, snapshot: Lsn, waves: int) -> dict[int, LandedWave]:
-    """All waves of a plan that bronze holds, by number."""
+    """Return all waves of a plan that bronze contains, by number."""
     found = (landed_wave(table, snapshot, wave) for wave in range(waves))
     return {one.wave: one for one in found if one is not None}
 
 
 def latest_horizon(landed: Iterable[LandedWave]) -> ReadHorizon | None:
-    """What changes must pass until no row of these waves can be newer than them."""
+    """Return the point that changes must pass so that no row of these waves can be newer."""
     horizons = [one.horizon for one in landed if one.horizon is not None]
     return reduce(ReadHorizon.merged, horizons) if horizons else None
 
@@ -219,14 +221,14 @@ def commit_wave(
     stamp: Lsn,
     horizon: ReadHorizon,
 ) -> tuple[LandedWave, bool]:
-    """Put a wave's files into bronze, or find that another attempt has; whether this one did.
+    """Commit a wave's files unless another attempt did; return whether this attempt committed.
 
-    Bronze is opened here, after the read. On a conflict it is loaded again and the identifier decides; the
-    same files are committed then, and nothing is read again. A wave without rows leaves its trace. Files
-    of this attempt that another one made needless are removed.
+    Bronze is opened after the read. On a conflict it is reloaded and the wave's app id decides; the same
+    files are committed again without a new read. A wave without rows is recorded too. Files that became
+    unnecessary are removed.
 
-    :raises Superseded: coverage has been re-based above S, or S was abandoned.
-    :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
+    :raises Superseded: coverage was re-based above S, or S was abandoned.
+    :raises IncompletePlan: a staged file is missing, truncated, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
     """
     bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
@@ -270,7 +272,7 @@ def commit_wave(
 
 
 def stamps_of(bronze: Bronze, snapshot: Lsn, *, first_chunk: int, last_chunk: int) -> WaveStamps:
-    """What the rows of some chunks were stamped with: for a facts row that is written again."""
+    """Return the stamps of the rows of some chunks, to rebuild a missing facts row."""
     statement = (
         'SELECT min("_start_lsn") AS low, max("_start_lsn") AS high, max("_commit_ts") AS t FROM stored '
         f'WHERE "_snapshot" = \'{snapshot.text}\' AND "_operation" = 0 '

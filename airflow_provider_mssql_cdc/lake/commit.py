@@ -1,4 +1,4 @@
-"""The one commit of a whole snapshot: look at bronze, look at every file, decide, commit, or decide again."""
+"""The single commit of a whole snapshot: check bronze, check every file, decide, commit, or retry."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCommit:
-    """The snapshot that bronze holds now, by this commit or another one.
+    """The snapshot that bronze contains now, from this commit or another one.
 
     :param snapshot: its S.
-    :param version: the version that made it complete; a later one where the log has forgotten.
-    :param rows: of this snapshot in bronze.
-    :param commit_ts: commit time of S (UTC), None where S is not a mapped commit.
+    :param version: the version that completed it; a later one if the log was cleaned up.
+    :param rows: rows of this snapshot in bronze.
+    :param commit_ts: commit time of S (UTC); None when S has no entry in ``cdc.lsn_time_mapping``.
     :param added: whether this call committed it.
-    :param rebased: whether coverage begins at S now although it began elsewhere before.
-    :param horizon: what changes have to pass until no row of it can be newer than they are.
-    :param event: what the facts call it: the table's first snapshot, or one that replaced another.
+    :param rebased: whether existing coverage was moved to begin at S.
+    :param horizon: the point that changes must pass so that no row of it can be newer.
+    :param event: the event's name in the facts: the table's first snapshot, or a replacement.
     :param reason: one sentence for the log.
     """
 
@@ -75,7 +75,7 @@ class SnapshotCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What is to be committed if bronze's state allows it."""
+    """What to commit if bronze's state allows it."""
 
     header: SnapshotHeader
     rows: int
@@ -103,18 +103,18 @@ def commit_snapshot(
     resnapshot: bool = False,
     gap_position: Lsn | None = None,
 ) -> SnapshotCommit:
-    """Make S the complete snapshot of bronze, or return the one that bronze holds.
+    """Complete S in bronze, or return the snapshot that bronze already contains.
 
-    Bronze is looked at before any file is. Called again, at any point, it adds nothing twice.
+    Bronze is checked before any file. Idempotent at any point: nothing is added twice.
 
-    :param horizon: the latest over all reads; kept in bronze, since silver has to know it later.
-    :param gap_position: the position just above which changes are proven lost, so that coverage may begin
-        again at S while bronze is still there; None without such a proof.
-    :raises IncompletePlan: a staged file is missing, cut, swapped or of another snapshot.
+    :param horizon: the latest of all reads; stored in bronze for silver.
+    :param gap_position: the position just above which changes are proven lost, so that coverage may restart
+        at S if bronze is still there; None without such a proof.
+    :raises IncompletePlan: a staged file is missing, truncated, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
-    :raises Superseded: a later snapshot has re-based coverage above S, or a chunked one was opened at S.
-    :raises ForeignTable: bronze was loaded from another table of this name, and this is no resnapshot.
-    :raises CommitConflict: other commits were first too often.
+    :raises Superseded: a later snapshot re-based coverage above S, or a chunked one was opened at S.
+    :raises ForeignTable: bronze was loaded from another table of this name, and this is not a resnapshot.
+    :raises CommitConflict: other commits came first too often.
     """
     bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
     offer = _Offer(header, sum(file.rows for file in files), horizon, resnapshot)
@@ -147,9 +147,9 @@ def commit_snapshot(
 
 
 def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
-    """Refuse an S that two snapshots have recorded, as happens on a quiet database: S alone separates rows.
+    """Refuse an S that a chunked snapshot also recorded, as on a quiet database: S separates their rows.
 
-    :raises Superseded: a chunked snapshot was opened at S, so waves may have rows of the same keys.
+    :raises Superseded: a chunked snapshot was opened at S, so its waves may have rows of the same keys.
     """
     if was_opened(bronze.table, snapshot) or bronze.state.open == snapshot:
         raise Superseded(
@@ -160,13 +160,13 @@ def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:
 
 
 def commit_completion(location: TableLocation, header: SnapshotHeader, *, waves: int) -> SnapshotCommit:
-    """Make a chunked S, all of whose waves are in bronze, its complete snapshot: a commit without files.
+    """Complete a chunked S whose waves are all in bronze: a commit without files.
 
-    Or return the one that bronze holds, when that is S or a later one.
+    Returns the snapshot that bronze contains if that is S or a later one.
 
     :param waves: of the stored plan.
-    :raises IncompletePlan: waves are missing; the message names them.
-    :raises Superseded: coverage has been re-based above S, or S was abandoned.
+    :raises IncompletePlan: waves are missing; names them.
+    :raises Superseded: coverage was re-based above S, or S was abandoned.
     """
     bronze, identity, snapshot = open_existing(location), header.identity, header.snapshot
 
@@ -221,11 +221,11 @@ def _added(
 
 
 def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) -> list[Transaction]:
-    """What becomes true with this commit.
+    """Return the state that this commit sets.
 
-    Where coverage stays as it is its base is put again, unchanged: a commit that moves the base at the
-    same time, and could leave this snapshot below it, conflicts then; one that extends changes does not.
-    Where coverage begins again both ends are put, so that a window of the table before conflicts.
+    Unchanged coverage writes its base again: a concurrent re-base, which could leave this snapshot below
+    coverage, then conflicts; a concurrent extension of changes does not. Restarted coverage writes both
+    ends, so a window of the previous table conflicts.
     """
     snapshot = offer.header.snapshot
     transactions = lsn_transactions(SNAPSHOT, snapshot)
@@ -240,9 +240,9 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
 
 
 def held_snapshot(bronze: Bronze) -> SnapshotCommit:
-    """The complete snapshot that bronze holds, described from bronze alone.
+    """Return the complete snapshot in bronze, described from bronze alone.
 
-    :raises StateDamaged: it holds none; look at :attr:`~.bronze.Bronze.state` first.
+    :raises StateDamaged: there is none; check :attr:`~.bronze.Bronze.state` first.
     """
     snapshot = bronze.state.snapshot
     if snapshot is None:

@@ -1,4 +1,4 @@
-"""Compare rows read from the source with silver's, and judge the keys that changed meanwhile."""
+"""Compare rows read from the source with silver's, taking concurrent changes into account."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows of both sides.
+    """The rows of both sides.
 
-    :param rows: read from the source; its columns are those that are compared, silver's key among them.
-    :param asked: keys that were looked up, so that their absence from ``rows`` counts; None for a tile.
+    :param rows: rows read from the source, with the columns to compare, including silver's key.
+    :param asked: keys that were looked up, so that a missing row counts; None for a tile.
     :param after: L; changes above it may or may not be in ``rows``.
-    :param until: H, which no commit seen by the read is above.
+    :param until: H; no commit seen by the read is above it.
     """
 
     silver: Silver
@@ -55,10 +55,10 @@ class Comparison:
 
 
 def compare(comparison: Comparison) -> Found:
-    """Every row read, and every key asked for, against silver.
+    """Compare every row read, and every key looked up, with silver.
 
-    A key that no change in bronze names since L has to be equal on both sides. Of one that a change names,
-    the row read has to be one of its states from L to H, and silver's row its state at silver's position.
+    A key without a change in bronze since L must be equal on both sides. For a changed key, the row read
+    must be one of its states from L to H, and silver's row its state at silver's position.
     """
     found, rows, asked = Found(rows_source=comparison.rows.num_rows), comparison.rows, comparison.asked
     names = comparison.silver.key
@@ -84,10 +84,10 @@ def compare(comparison: Comparison) -> Found:
 
 
 def _plainly_equal(rows: pa.Table, held: pa.Table, changes: pa.Table, keys: KeySet) -> pa.ChunkedArray:
-    """For each row read whether silver has it once, equal in every column, and no change names its key.
+    """Return for each row whether silver has it exactly once with equal columns and no change names its key.
 
-    Whatever this leaves is judged value by value; so are keys that it has put together wrongly, because
-    the key columns are compared like all others.
+    All other rows are compared value by value. Wrongly combined key codes are harmless, because the key
+    columns are compared too.
     """
     codes, theirs = _codes(rows, keys), _codes(held, keys)
     counts = pc.value_counts(theirs)
@@ -112,7 +112,7 @@ def _without(asked: pa.Table, proven: pa.Table, keys: KeySet) -> pa.Table:
 
 
 def _only(held: pa.Table, rest: pa.Table, asked: pa.Table | None, keys: KeySet) -> pa.Table:
-    """Silver's rows of the keys that are judged one by one."""
+    """Return silver's rows of the keys that are compared one by one."""
     codes = [_codes(each, keys) for each in (rest, asked) if each is not None]
     return held.filter(pc.is_in(_codes(held, keys), value_set=pa.concat_arrays(codes)))
 
@@ -167,12 +167,12 @@ def _fail(comparison: Comparison, found: Found, key: Key, kind: Kind, columns: t
 
 
 def _hashed(salt: bytes, key: Key) -> str:
-    """One key of one report keeps one hash; nobody can try values against it without the salt."""
+    """Hash keys with the report's salt: equal keys hash equally; without the salt they cannot be guessed."""
     return hashlib.sha256(salt + repr(key).encode()).hexdigest()[:16]
 
 
 def _by_key(rows: pa.Table, places: Iterable[int]) -> dict[Key, list[Row]]:
-    """Rows as tuples, by their key; two rows of one key may have been read while it passed between them."""
+    """Group rows as tuples by key; a key that moved between rows during the read may have two."""
     found: defaultdict[Key, list[Row]] = defaultdict(list)
     places = tuple(places)
     for row in tuples(rows):
@@ -186,7 +186,7 @@ def _large(comparison: Comparison) -> frozenset[int]:
 
 
 def _changes(comparison: Comparison, keys: KeySet) -> pa.Table:
-    """The changes of these keys above L, as far as silver has them."""
+    """Return the changes of these keys above L, up to silver's position."""
     position = comparison.silver.position
     assert position is not None
     return change_rows_of(

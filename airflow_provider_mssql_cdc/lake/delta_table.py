@@ -1,4 +1,4 @@
-"""The one place where Delta tables are opened, created, queried, reloaded and committed to."""
+"""The one place that opens, creates, queries, reloads and commits to Delta tables."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 
 
 def load_table(location: TableLocation) -> DeltaTable:
-    """The table at its newest version.
+    """Open the table at its newest version.
 
-    :raises deltalake.exceptions.TableNotFoundError: there is none.
+    :raises deltalake.exceptions.TableNotFoundError: it does not exist.
     """
     return DeltaTable(location.uri, storage_options=location.options())
 
 
 def open_table(location: TableLocation) -> DeltaTable | None:
-    """The table at its newest version, None when there is none."""
+    """Open the table at its newest version; None if it does not exist."""
     try:
         return load_table(location)
     except TableNotFoundError:
@@ -46,7 +46,7 @@ def open_table(location: TableLocation) -> DeltaTable | None:
 def create_table(
     location: TableLocation, schema: pa.Schema, *, name: str, description: str, properties: Mapping[str, str]
 ) -> DeltaTable:
-    """An empty table; of two that create it at once both get the first one's.
+    """Create an empty table; concurrent creators all get the first one's.
 
     :raises deltalake.exceptions.DeltaError: no table can be created there.
     """
@@ -72,12 +72,12 @@ def create_table(
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of the table's version, as the log describes it.
+    """A file of the table's version, as described in the log.
 
-    :param logged: its path as the log has it, percent-encoded (Delta protocol, "Add File and Remove File").
-    :param records: None where its writer left statistics out.
-    :param bounds: smallest and largest value by column, where the log has both.
-    :param nulls: number of NULLs by column, where the log has it.
+    :param logged: its path in the log, percent-encoded (Delta protocol, "Add File and Remove File").
+    :param records: None if its writer omitted statistics.
+    :param bounds: minimum and maximum by column, if the log has both.
+    :param nulls: number of NULLs by column, if the log has it.
     """
 
     logged: str
@@ -87,7 +87,7 @@ class StoredFile:
 
     @property
     def path(self) -> str:
-        """Relative to the table's root, decoded."""
+        """Return the decoded path relative to the table's root."""
         return unquote(self.logged)
 
     @property
@@ -96,14 +96,14 @@ class StoredFile:
         return self.records
 
     def is_empty_in(self, column: str) -> bool:
-        """Whether every row has NULL there."""
+        """Return whether the column is NULL in every row."""
         return self.records is not None and self.nulls.get(column) == self.records
 
 
 def stored_files(table: DeltaTable, columns: Sequence[str] = ()) -> list[StoredFile]:
-    """All files of the handle's version.
+    """Return all files of the handle's version.
 
-    :param columns: whose statistics are wanted.
+    :param columns: columns whose statistics are needed.
     """
     wanted = [f"{kind}.{name}" for kind in ("min", "max", "null_count") for name in columns]
     actions = read_all(table.get_add_actions(flatten=True))
@@ -112,7 +112,7 @@ def stored_files(table: DeltaTable, columns: Sequence[str] = ()) -> list[StoredF
 
 
 def stored_bytes(table: DeltaTable) -> int:
-    """The size of all files of the handle's version."""
+    """Return the total size of the files of the handle's version."""
     return sum(read_all(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist())
 
 
@@ -128,12 +128,12 @@ def _stored_file(action: dict[str, Any], columns: Sequence[str]) -> StoredFile:
 
 
 def read_all(stream: Any) -> pa.Table:
-    """What deltalake returns, as a pyarrow table."""
+    """Return a deltalake result as a pyarrow table."""
     return pa.RecordBatchReader.from_stream(stream).read_all()
 
 
 def query(table: DeltaTable, statement: str) -> list[dict[str, Any]]:
-    """The rows that a SELECT gives; the statement calls the table ``stored``."""
+    """Return the rows of a SELECT; the statement refers to the table as ``stored``."""
     result = QueryBuilder().register("stored", table).execute(statement)
     rows: list[dict[str, Any]] = read_all(result).to_pylist()
     return rows
@@ -142,10 +142,10 @@ def query(table: DeltaTable, statement: str) -> list[dict[str, Any]]:
 def write_rows(
     table: DeltaTable, rows: pa.Table, *, transactions: Sequence[Transaction], replacing: str | None = None
 ) -> None:
-    """Append rows in one commit on the handle's version, for tables that delta-rs itself writes.
+    """Append rows in one commit on the handle's version, for tables whose files delta-rs writes.
 
-    :param replacing: an SQL predicate; rows that meet it are taken out in the same commit.
-    :raises deltalake.exceptions.CommitFailedError: a conflicting commit was first; nothing was written.
+    :param replacing: SQL predicate; matching rows are removed in the same commit.
+    :raises deltalake.exceptions.CommitFailedError: a conflicting commit came first; nothing was written.
     """
     stored = CommitProperties(app_transactions=distinct(transactions))
     if replacing is None:
@@ -174,19 +174,19 @@ class InDoubt:
         return path in self._paths
 
     def hand_over(self, paths: Iterable[str]) -> None:
-        """Add the files of a commit, before it is sent: it may land although no answer comes."""
+        """Add a commit's files before it is sent: it may succeed although no response arrives."""
         self._paths.update(paths)
 
     def take_back(self, paths: Iterable[str]) -> None:
-        """Drop the files of a commit when another one holds its version: it cannot land any more."""
+        """Remove a commit's files when another commit has its version: it can no longer succeed."""
         self._paths.difference_update(paths)
 
 
 class LakeTable(ABC):
     """A handle on one version of a Delta table whose files this package writes.
 
-    What is decided on that version is committed with the same handle: a commit that another one has
-    overtaken fails, and the caller reloads and decides again.
+    A decision based on that version is committed with the same handle: if another commit came first, it
+    fails, and the caller reloads and decides again.
     """
 
     table: DeltaTable
@@ -197,10 +197,10 @@ class LakeTable(ABC):
 
     @abstractmethod
     def _take(self, table: DeltaTable) -> None:
-        """Check a version and set :attr:`table` to it; after an error the handle is where it was."""
+        """Validate a version and set :attr:`table` to it; on error the handle keeps its version."""
 
     def reload(self) -> Self:
-        """Move this handle to the newest version, check it again, and return it."""
+        """Move this handle to the newest version, validate it, and return it."""
         self._take(load_table(self.location))
         return self
 
@@ -210,18 +210,18 @@ class LakeTable(ABC):
 
     @property
     def statistics_columns(self) -> tuple[str, ...]:
-        """The columns that files in this table carry minimum and maximum for."""
+        """Return the columns for which this table's files carry minimum and maximum."""
         named = self.table.metadata().configuration.get(STATISTICS_PROPERTY, "")
         return tuple(name for name in named.split(",") if name)
 
     def earlier_try_committed(
         self, attempt: Attempt, *, events: Iterable[str], counted: Iterable[str] = ("rows",)
     ) -> bool:
-        """Whether an earlier try of this Airflow run put rows into the table, and could not announce it.
+        """Return whether an earlier try of this Airflow run committed rows without emitting its asset event.
 
-        Reloads the handle in any try but the first.
+        Reloads the handle except in the first try.
 
-        :param events: what the commits were, as the facts call them.
+        :param events: event names of the commits, as in the facts.
         :param counted: entries of ``userMetadata``, one of which counts rows.
         """
         return attempt.try_number > 1 and run_has_committed(
@@ -237,11 +237,11 @@ class LakeTable(ABC):
         user_metadata: Mapping[str, Any],
         overtaken: bool,
     ) -> int:
-        """One commit on this handle's version; returns the version it became. Reload before the next.
+        """Commit on this handle's version and return the new version. Reload before the next commit.
 
-        :param event: what the commit is, as the facts call it.
-        :param overtaken: whether commits of others that do not conflict may have come first.
-        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        :param event: the event's name in the facts.
+        :param overtaken: whether non-conflicting commits may have come first.
+        :raises deltalake.exceptions.CommitFailedError: another commit came first; nothing was written.
         """
         token, before = secrets.token_hex(8), self.version
         properties = CommitProperties(
@@ -278,7 +278,7 @@ class LakeTable(ABC):
         return int(load_table(self.location).version())
 
     def _landed(self, token: str, *, above: int) -> int | None:
-        """The version that the commit with this token became, None when no version since has it."""
+        """Return the version of the commit with this token; None when no version since has it."""
         newest = load_table(self.location)
         since = newest.version() - above
         for info in newest.history(since) if since > 0 else ():
@@ -300,17 +300,17 @@ def until_committed(
     reload: Callable[[], object] | None = None,
     tries: int = MAX_TRIES,
 ) -> Outcome:
-    """Call ``try_once`` until no other commit conflicts with it.
+    """Call ``try_once`` until it does not conflict with another commit.
 
-    ``try_once`` decides on a handle and commits with that one handle. delta-rs has its own 15 attempts
-    inside each try; they keep the decision, and give up when many write at once or when the decision
-    itself is overtaken. The pauses grow and are random, so that two do not collide again.
+    ``try_once`` decides and commits with one handle. Within each try delta-rs makes up to 15 attempts of its
+    own; they keep the decision, and fail when many writers commit at once or the decision is outdated. The
+    pauses grow and are random, so that two writers do not collide again.
 
-    A commit of another process that makes staged files unnecessary may remove them before this one looks.
-    When files are missing, it is therefore decided once more on the newest version.
+    A commit of another process that makes staged files unnecessary may remove them before this one checks
+    them. So when files are missing, the decision is made once more on the newest version.
 
-    :param reload: called before each further try, to decide on the newest version.
-    :raises CommitConflict: after ``tries`` of them; the pauses of 40 add up to half a minute or so.
+    :param reload: called before each retry, to decide on the newest version.
+    :raises CommitConflict: after ``tries`` conflicts; the pauses of 40 tries add up to about half a minute.
     :raises IncompletePlan: staged files are missing although they are still needed.
     """
     missed = False
@@ -338,7 +338,7 @@ def until_committed(
 
 
 _NO_CONFLICTS = ("table features", "append-only")
-"""delta-rs raises one class for conflicts and for tables that it cannot write (TransactionError, 1.6.6)."""
+"""Messages of permanent errors; delta-rs 1.6.6 uses one class for these and conflicts (TransactionError)."""
 
 
 def _refuse_what_no_try_changes(failure: CommitFailedError, *, what: str) -> None:

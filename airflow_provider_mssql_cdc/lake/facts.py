@@ -1,4 +1,4 @@
-"""The facts table: one row per event, once."""
+"""The facts table: one row per event, written exactly once."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ _WRITTEN = 1
 
 @dataclass(slots=True)
 class _Kept:
-    """Rows for one facts table, and the table as it was when it was first asked for."""
+    """Rows for one facts table, and the table as of its first use."""
 
     table: DeltaTable | None
     rows: dict[str, FactsRow] = field(default_factory=dict)
 
 
 class _Together:
-    """Rows of one task's jobs that have not been committed yet, by their table's location.
+    """Uncommitted rows of one task's jobs, by facts table location.
 
-    For the threads of a task; :meth:`commit` is called when the others have ended.
+    Thread-safe; :meth:`commit` is called after the other threads have ended.
     """
 
     def __init__(self) -> None:
@@ -138,12 +138,11 @@ _together: ContextVar[_Together | None] = ContextVar("facts_of_one_task", defaul
 
 @contextlib.contextmanager
 def facts_together() -> Iterator[None]:
-    """Commit the facts that are written inside in one commit per facts table, when the block ends.
+    """Commit all facts written inside the block in one commit per facts table, when the block ends.
 
-    For a task that does the jobs of many tables: each row in a commit of its own would be hundreds of
-    commits and files a run. When the task is killed its rows are missing; the next run of changes, the next
-    merge and the next ``complete`` write again what they find missing, as after any job that did not live
-    to write its row.
+    For a task that runs the jobs of many tables: one commit per row would mean hundreds of commits and files
+    per run. If the task is killed, its rows are missing; the next run of changes, merge or ``complete``
+    writes missing rows, as after any interrupted job.
     """
     together = _Together()
     token = _together.set(together)
@@ -177,12 +176,12 @@ def facts_watched() -> Iterator[list[FactsRow]]:
 
 
 def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> bool:
-    """Append ``row`` unless a row of this identifier is there; False when it was.
+    """Append ``row`` unless a row with this identifier exists; return whether it was written.
 
-    One facts table serves many tables and many writers at once; it is created when there is none.
+    One facts table serves many tables and concurrent writers; it is created when missing.
 
-    :param identifier: :func:`~..model.facts.facts_identifier`, kept as a Delta transaction.
-    :raises CommitConflict: other writers were first too often.
+    :param identifier: :func:`~..model.facts.facts_identifier`, stored as a Delta transaction.
+    :raises CommitConflict: other writers committed first too often.
     :raises SchemaDrift: the Delta table at this location has other columns.
     """
     together = _together.get()
@@ -196,7 +195,7 @@ def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> b
 
 
 def _write(location: TableLocation, rows: Mapping[str, FactsRow]) -> int:
-    """Append in one commit the rows that are not there; how many."""
+    """Append the missing rows in one commit; return how many."""
 
     def once() -> int:
         table = _open_or_create(location)
@@ -216,12 +215,12 @@ def _write(location: TableLocation, rows: Mapping[str, FactsRow]) -> int:
 
 
 def has_facts(location: TableLocation, identifier: str) -> bool:
-    """Whether a row of this identifier has been written."""
+    """Return whether a row with this identifier was written."""
     return not absent_facts(location, [identifier])
 
 
 def absent_facts(location: TableLocation, identifiers: Sequence[str]) -> list[str]:
-    """Those of these identifiers of which no row has been written."""
+    """Return the identifiers without a row."""
     together = _together.get()
     if together is not None:
         return together.absent(location, identifiers)
@@ -269,7 +268,7 @@ def _value_of(row: FactsRow, name: str, *, now: datetime) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """An LSN is its text, a mapping is JSON."""
+    """Convert a value: an LSN to its text, a mapping to JSON."""
     if isinstance(value, Lsn):
         return value.text
     if isinstance(value, str | int | float | datetime | None):

@@ -1,10 +1,10 @@
 """The Delta log: what other writers, and earlier tries, did to a table.
 
 A commit of another tool that removes files with ``dataChange`` (Delta protocol, "Add File and Remove File")
-took rows away, or put others in their place: DELETE, UPDATE, MERGE, an overwrite. OPTIMIZE says false there.
+deleted or replaced rows: DELETE, UPDATE, MERGE, an overwrite. OPTIMIZE sets it to false.
 
-Each commit of ours records what was noticed below it: delta-rs refuses one that was decided before such a
-removal, as a conflict (tried, 1.6.6). So only what stands above our newest is looked at in the log.
+Each of our commits records the removals found below it: delta-rs rejects a commit that was decided before
+such a removal as a conflict (tried, 1.6.6). So only the commits above our newest are read from the log.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState
 
 COMMIT_KEY = "mssql_cdc.commit"
-"""In the commit info of every commit that carries one of our transactions: a random text of its own."""
+"""Commit info key of a random token, in every commit with one of our transactions."""
 
 EVENT_KEY = "mssql_cdc.event"
-"""In the same place: what the commit was, as the facts call it."""
+"""Commit info key of the event's name in the facts."""
 
 
 def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dict[str, Any]]) -> None:
-    """Refuse a table whose rows a RESTORE took back: it leaves transactions as they are.
+    """Refuse a table whose rows were reverted by a RESTORE, which keeps the transactions.
 
     delta-io/delta#1813 is the same in Spark; tried with delta-rs 1.6.6.
 
-    A RESTORE to our newest commit, or to a version above it, took nothing of ours; this is also how an
-    unlucky one is undone. What the log no longer holds cannot be checked.
+    A RESTORE to our newest commit, or to a version above it, reverted nothing of ours; this is also how to
+    undo an unwanted one. Commits that the log no longer has cannot be checked.
 
-    :param commits: what :func:`down_to_ours` gave.
-    :raises StateDamaged: naming both versions.
+    :param commits: result of :func:`down_to_ours`.
+    :raises StateDamaged: names both versions.
     """
     if state.coverage is not None and (restore := restore_below_ours(commits)) is not None:
         ours = restore.ours
@@ -53,10 +53,10 @@ def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dic
 
 @dataclass(frozen=True, slots=True)
 class RestoreBelow:
-    """A RESTORE that took rows of ours back.
+    """A RESTORE that reverted our rows.
 
-    :param version: the RESTORE's own.
-    :param ours: this package's last commit; None where the log no longer holds it.
+    :param version: the version of the RESTORE.
+    :param ours: this package's last commit; None when the log no longer has it.
     """
 
     version: int
@@ -64,9 +64,9 @@ class RestoreBelow:
 
 
 def restore_below_ours(commits: Sequence[dict[str, Any]]) -> RestoreBelow | None:
-    """The newest RESTORE in force that went to below this package's last commit; None when there is none.
+    """Return the newest effective RESTORE to below this package's last commit; None when there is none.
 
-    :param commits: what :func:`down_to_ours` gave.
+    :param commits: result of :func:`down_to_ours`.
     """
     ours = newest_of_ours(commits)
     in_force = None
@@ -87,9 +87,9 @@ _RUNS_COMMITS_SEARCHED = 200
 def run_has_committed(
     table: DeltaTable, run_id: str, *, events: Iterable[str], counted: Iterable[str] = ("rows",)
 ) -> bool:
-    """Whether an Airflow run has put rows into this table, in any of its tries that the log still holds.
+    """Return whether an Airflow run committed rows to this table, in any try that the log still has.
 
-    :param events: what the commits were, as the facts call them.
+    :param events: event names of the commits, as in the facts.
     :param counted: entries of ``userMetadata``, one of which counts rows.
     """
     wanted = set(events)
@@ -102,7 +102,7 @@ def run_has_committed(
 
 
 def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
-    """Commit infos, newest first, down to the newest of ours; all that the log holds when there is none."""
+    """Return commit infos, newest first, down to our newest commit; the whole log when there is none."""
     # Nearly always the newest commit is ours; a whole log is one file per version to read.
     for limit in (1, 50, None):
         commits = table.history(limit)
@@ -113,12 +113,12 @@ def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def newest_of_ours(commits: Sequence[dict[str, Any]]) -> int | None:
-    """Its version, the last of what :func:`down_to_ours` gave; None where the log holds none."""
+    """Return the version of our newest commit, from :func:`down_to_ours`; None when the log has none."""
     return int(commits[-1]["version"]) if commits and COMMIT_KEY in commits[-1] else None
 
 
 def restore_target(restore: dict[str, Any]) -> int | None:
-    """The version that a RESTORE went back to, None where its commit info lacks it."""
+    """Return the version that a RESTORE reverted to; None if its commit info lacks it."""
     version = (restore.get("operationParameters") or {}).get("version")
     return int(version) if version is not None and str(version).isdigit() else None
 
@@ -127,10 +127,10 @@ def restore_target(restore: dict[str, Any]) -> int | None:
 class Thinned:
     """Another tool removed rows of bronze.
 
-    :param position: rows up to this LSN, of changes and of snapshots, may be missing.
-    :param version: of bronze, the commit that removed them.
-    :param operation: as its tool called it; None where only our record is left.
-    :param undone_by: the version to RESTORE bronze to; None where that would take rows of ours back.
+    :param position: rows of changes and snapshots up to this LSN may be missing.
+    :param version: the bronze commit that removed them.
+    :param operation: its name in the log; None when only our record of it is left.
+    :param undone_by: the version to RESTORE bronze to; None if that would revert our own rows.
     """
 
     position: Lsn
@@ -162,7 +162,7 @@ class Thinned:
 
 
 def read_thinned(table: DeltaTable) -> Thinned | None:
-    """What a commit of ours has recorded."""
+    """Return what our commits have recorded."""
     position, version = read_lsn(table, THINNED), table.transaction_version(f"{THINNED}.version")
     return None if position is None else Thinned(position, version or 0)
 
@@ -170,10 +170,10 @@ def read_thinned(table: DeltaTable) -> Thinned | None:
 def noticed(
     commits: Sequence[dict[str, Any]], storage: Callable[[], TableStorage], *, state: BronzeState
 ) -> Thinned | None:
-    """What no commit of ours has recorded yet, by the lowest version that removed rows.
+    """Return what no commit of ours has recorded yet, by the lowest version that removed rows.
 
-    :param commits: what :func:`~airflow_provider_mssql_cdc.lake.log.down_to_ours` gave.
-    :param storage: made only when there is a commit of another to read.
+    :param commits: result of :func:`~airflow_provider_mssql_cdc.lake.log.down_to_ours`.
+    :param storage: created only when there is a commit of another tool to read.
     """
     if state.coverage is None or all(COMMIT_KEY in commit for commit in commits):
         return None
@@ -192,7 +192,7 @@ def noticed(
 
 
 def first_removal(commits: Sequence[dict[str, Any]], removes: Callable[[int], bool]) -> dict[str, Any] | None:
-    """The lowest commit of another that removed rows and that no RESTORE among ``commits`` has undone.
+    """Return the lowest foreign commit that removed rows and that no RESTORE in ``commits`` undid.
 
     :param commits: infos, newest first, without gaps.
     """
@@ -211,12 +211,12 @@ def first_removal(commits: Sequence[dict[str, Any]], removes: Callable[[int], bo
 
 
 def removes_rows(actions: Sequence[dict[str, Any]]) -> bool:
-    """Whether a commit removes files together with their rows. A missing ``dataChange`` counts as true."""
+    """Return whether a commit removes files with their rows. A missing ``dataChange`` counts as true."""
     return any(action["remove"].get("dataChange", True) for action in actions if "remove" in action)
 
 
 def commit_actions(storage: TableStorage, version: int) -> list[dict[str, Any]] | None:
-    """A commit as the Delta protocol keeps it, one JSON object a line; None when the log forgot it."""
+    """Return the actions of a commit, one JSON object per line; None when the log no longer has it."""
     name = f"_delta_log/{version:020d}.json"
     if storage.size(name) is None:
         return None
@@ -226,4 +226,4 @@ def commit_actions(storage: TableStorage, version: int) -> list[dict[str, Any]] 
 
 
 class LogForgotten(Exception):
-    """The log no longer holds what is asked for, or the files that it names are gone."""
+    """The log no longer has the requested commits, or the files that they name are gone."""

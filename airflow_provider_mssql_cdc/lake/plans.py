@@ -1,8 +1,8 @@
 """The plans table beside bronze: how a chunked snapshot is cut, stored once per S, bound by bound.
 
-One row holds how the plan was begun, one row per bound where a chunk begins. A Delta transaction counts
-the rows of S, so that of two planners one writes and the other one finds that it was overtaken and goes
-on from what is stored. The last commit of a plan records how many chunks a wave has; it is final.
+One row describes the start of the plan, and one row each bound of a chunk. A Delta transaction counts the
+rows of S: of two concurrent planners one writes, and the other detects the conflict and continues from the
+stored rows. The last commit of a plan records the chunks per wave and is final.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ PLANS_SCHEMA = pa.schema(
 
 
 class PlanMoved(CommitConflict):
-    """Another planner has stored bounds of the same snapshot; nothing was written."""
+    """Another planner stored bounds of the same snapshot; nothing was written."""
 
 
 def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
-    """What is stored of S; None when nothing is."""
+    """Return the stored plan of S; None when there is none."""
     table = open_table(location)
     if table is None or table.transaction_version(plan_app_id(snapshot)) is None:
         return None
@@ -78,7 +78,7 @@ def read_plan(location: TableLocation, snapshot: Lsn) -> StoredPlan | None:
 
 
 def begin_plan(location: TableLocation, identity: SourceIdentity, start: PlanStart) -> StoredPlan:
-    """Store how a plan begins; of two that begin at once the first one's is returned to both.
+    """Store the start of a plan; concurrent planners all get the first one's.
 
     :raises ForeignTable: the table beside bronze belongs to another source.
     """
@@ -96,7 +96,7 @@ def begin_plan(location: TableLocation, identity: SourceIdentity, start: PlanSta
 def add_bounds(location: TableLocation, plan: StoredPlan, bounds: Sequence[Bound]) -> StoredPlan:
     """Store further bounds of a plan.
 
-    :raises PlanMoved: the stored plan is not ``plan`` any more; read it again.
+    :raises PlanMoved: the stored plan is no longer ``plan``; read it again.
     """
     longer = replace(plan, bounds=(*plan.bounds, *bounds))
     rows = _rows(longer, from_chunk=plan.chunks)
@@ -105,9 +105,9 @@ def add_bounds(location: TableLocation, plan: StoredPlan, bounds: Sequence[Bound
 
 
 def finish_plan(location: TableLocation, plan: StoredPlan, *, chunks_per_wave: int) -> StoredPlan:
-    """Say that all bounds are found and how they are grouped; puts the rows of S into one file.
+    """Record that all bounds are found and how they are grouped; compacts the rows of S into one file.
 
-    :raises PlanMoved: the stored plan is not ``plan`` any more; read it again.
+    :raises PlanMoved: the stored plan is no longer ``plan``; read it again.
     """
     finished = replace(plan, chunks_per_wave=chunks_per_wave)
     _store(
@@ -130,7 +130,7 @@ def _store(
     transactions: Sequence[Transaction],
     replacing: bool = False,
 ) -> None:
-    """Write rows of S if it has ``expected`` rows and is not finished, by compare-and-set."""
+    """Write rows of S if it has ``expected`` rows and is unfinished (compare-and-set)."""
     count = rows.num_rows if replacing else (expected or 0) + rows.num_rows
 
     def once() -> None:

@@ -1,4 +1,4 @@
-"""The facts table read back: for status pages and commands, never for a decision about a load."""
+"""Read the facts table, for status pages and commands; never for a decision about a load."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ class StoredFacts:
             )
 
     def newest(self) -> list[FactsRow]:
-        """Of each target the newest row of each event."""
+        """Return the newest row of each event, per target."""
         rows = {(row["target"], row["event"]): row for row in query(self._table, _NEWEST)}
         return [_facts_row(row) for row in rows.values()]
 
     def waves_landed(self) -> dict[tuple[str, Lsn], int]:
-        """How many waves of each snapshot have a facts row, by bronze table and S."""
+        """Return how many waves of each snapshot have a facts row, by bronze table and S."""
         return {
             (row["target"], Lsn.parse(row["snapshot"])): row["waves"] for row in query(self._table, _WAVES)
         }
 
     def loads(self) -> dict[str, str]:
-        """Every bronze that a snapshot was completed in, with the source table's name."""
+        """Return every bronze in which a snapshot was completed, with the source table's name."""
         return {row["target"]: row["source"] for row in query(self._table, _LOADS) if row["source"]}
 
     def durations(self, *, files: int) -> dict[str, float]:
-        """Seconds that the newest event of each target took, as the newest ``files`` of the table tell.
+        """Return the seconds of each target's newest event, from the table's newest ``files`` files.
 
-        A hint, and bounded: the whole table grows by some files with every run.
+        An estimate of bounded cost: the table grows by some files with every run.
         """
         actions = read_all(self._table.get_add_actions(flatten=True)).select(["path", "modification_time"])
         newest = actions.sort_by([("modification_time", "ascending")]).slice(max(0, actions.num_rows - files))
@@ -83,7 +83,7 @@ class StoredFacts:
 
     @property
     def version(self) -> int:
-        """Delta version that is read."""
+        """Return the Delta version that is read."""
         return self._table.version()
 
     def recent(
@@ -94,11 +94,11 @@ class StoredFacts:
         source: str | None = None,
         targets: Sequence[str] = (),
     ) -> list[FactsRow]:
-        """The newest rows, newest first.
+        """Return the newest rows, newest first.
 
-        :param event: rows of this event alone.
-        :param source: rows whose source table's name contains this string, ignoring case.
-        :param targets: rows of these Delta tables alone.
+        :param event: only rows of this event.
+        :param source: only rows whose source table's name contains this string, ignoring case.
+        :param targets: only rows of these Delta tables.
         """
         conditions = []
         if event is not None:
@@ -121,7 +121,7 @@ def _facts_row(stored: Mapping[str, Any]) -> FactsRow:
 
 
 def _value(name: str, value: Any) -> Any:
-    """Facts store LSNs and JSON as strings, and times in UTC without a zone."""
+    """Convert a stored value: facts store LSNs and JSON as strings, and times in UTC without a zone."""
     if value is None:
         return None
     if name in _LSNS:

@@ -1,4 +1,4 @@
-"""The reconcile table beside silver: the tiles of each cycle, what was found, and rows that wait."""
+"""The reconcile table beside silver: the tiles of each cycle, the results, and waiting rows."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ RECONCILE_SCHEMA = pa.schema(
 
 
 def reconcile_location(silver: TableLocation) -> TableLocation:
-    """Where the reconcile table of a silver table is: beside it."""
+    """Return the location of a silver table's reconcile table, next to it."""
     return TableLocation(f"{silver.uri}_reconcile", silver.storage_options)
 
 
 class ReconcileTable:
-    """The reconcile table of one silver table; created when there is none.
+    """The reconcile table of one silver table; created when missing.
 
     :raises ForeignTable: it belongs to another source table.
     """
@@ -94,7 +94,7 @@ class ReconcileTable:
     # -- cycles
 
     def cycle(self, name: str | None = None) -> Cycle | None:
-        """The cycle of this name; without one the newest. None when there is none."""
+        """Return the cycle of this name, or the newest without a name. None when there is none."""
         table = open_table(self.location)
         assert table is not None
         if name is None:
@@ -129,7 +129,7 @@ class ReconcileTable:
     def record(
         self, item: ReconcileItem, read: ReadRows, found: Found, *, silver_lsn: Lsn, run_id: str
     ) -> None:
-        """One row for what an item found."""
+        """Write one row with an item's result."""
         counts = ("rows_source", "rows_silver", "equal", "moved")
         failures = ("missing", "extra", "different", "unexplained")
         row = {
@@ -161,7 +161,7 @@ class ReconcileTable:
     # -- rows that wait
 
     def stage(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
-        """Write rows to a file that no commit names, columns by name and as ``schema`` has them; its name."""
+        """Write rows to an uncommitted file, with the columns of ``schema`` by name; return its name."""
         name = f"read-{secrets.token_hex(8)}.arrow"
         sink = self._storage.create(name)
         with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -171,7 +171,7 @@ class ReconcileTable:
         return name
 
     def staged(self, name: str) -> pa.Table:
-        """The rows of :meth:`stage`.
+        """Return the rows written by :meth:`stage`.
 
         :raises IncompletePlan: the file is gone.
         """
@@ -184,21 +184,21 @@ class ReconcileTable:
             return pa.ipc.open_file(opened).read_all()
 
     def note(self, key: str, read: ReadRows) -> None:
-        """Remember what one task of one run has read, for when it goes on after a wait."""
+        """Store what a task of a run has read, so that it can continue after a wait."""
         self._storage.discard(_note_name(key))
         sink = self._storage.create(_note_name(key))
         sink.write(_json(read.to_json()).encode())
         self._storage.finish(sink)
 
     def noted(self, key: str) -> ReadRows | None:
-        """What :meth:`note` remembered; None when there is nothing."""
+        """Return what :meth:`note` stored; None when there is nothing."""
         if self._storage.size(_note_name(key)) is None:
             return None
         with self._storage.open(_note_name(key)) as opened:
             return ReadRows.from_json(json.loads(opened.read()))
 
     def forget(self, key: str, read: ReadRows) -> None:
-        """Remove what was read."""
+        """Delete what :meth:`note` stored."""
         for name in (_note_name(key), read.rows, *([read.asked] if read.asked else [])):
             self._storage.discard(name)
 
@@ -232,7 +232,7 @@ def _create(location: TableLocation, identity: SourceIdentity) -> DeltaTable:
 
 
 def silver_rows(silver: Silver, keys: KeySet, columns: Sequence[str]) -> pa.Table:
-    """Silver's rows of these keys, with these columns."""
+    """Return silver's rows of these keys, with these columns."""
     schema = pa.schema([silver.schema.field(name) for name in columns])
     storage = TableStorage(silver.location)
     found = [
@@ -248,7 +248,7 @@ def silver_rows(silver: Silver, keys: KeySet, columns: Sequence[str]) -> pa.Tabl
 def change_rows_of(
     bronze: Bronze, keys: KeySet, columns: Sequence[str], *, after: Lsn, until: Lsn
 ) -> pa.Table:
-    """Bronze's change rows of these keys above one LSN and at or below another."""
+    """Return bronze's change rows of these keys, above one LSN and up to another one."""
     schema = change_row_schema(bronze, columns)
     storage = TableStorage(bronze.location)
     found = []
@@ -267,12 +267,12 @@ def _of_keys(batch: pa.RecordBatch, keys: KeySet) -> pa.RecordBatch:
 
 
 def key_schema(silver: Silver) -> pa.Schema:
-    """Silver's key columns."""
+    """Return silver's key columns."""
     return pa.schema([silver.schema.field(name) for name in silver.key])
 
 
 def columns_of(silver: Silver, names: Iterable[str]) -> pa.Schema:
-    """Some of silver's columns, as its files hold them."""
+    """Return some of silver's columns with the types of its files."""
     return pa.schema([silver.schema.field(name) for name in names])
 
 
@@ -292,7 +292,7 @@ _TUPLES_AT_ONCE = 65_536
 
 
 def keys_where(silver: Silver, wanted: Callable[[tuple[Any, ...]], bool]) -> Iterator[tuple[Any, ...]]:
-    """Those of silver's keys that are wanted."""
+    """Return the selected keys of silver."""
     schema, storage = key_schema(silver), TableStorage(silver.location)
     for file in current_files(silver):
         for batch in file_batches(storage, file.path, schema):
@@ -300,7 +300,7 @@ def keys_where(silver: Silver, wanted: Callable[[tuple[Any, ...]], bool]) -> Ite
 
 
 def columns_without_history(bronze: Bronze, paths: Iterable[str], columns: Sequence[str]) -> list[str]:
-    """Columns that the files of a snapshot do not have: they were added later, with NULL in its rows."""
+    """Return columns missing in a snapshot's files: they were added later, with NULL in its rows."""
     storage = TableStorage(bronze.location)
     names = [set(storage.footer(path).schema.to_arrow_schema().names) for path in paths]
     return [name for name in columns if any(name not in those for those in names)]

@@ -1,10 +1,10 @@
-"""A repair: the change rows of one window are replaced, in one commit; nothing else changes.
+"""A repair: replace the change rows of one window in one commit; nothing else changes.
 
-A file that holds such rows alone is taken out as it is. Of a file that holds others too, the others are
-written to a new file, with exact statistics, and the file is taken out. delta-rs' own replaceWhere would
-write its lossy statistics instead (decimals become floats), and its conflict check lets a commit that takes
-a file out pass although an OPTIMIZE has moved the file's rows in the meantime (tried, 1.6.6): so a repair is
-committed on the very version that it was worked out on, or worked out again.
+A file that contains only such rows is removed. From a file with other rows too, the others are written to a
+new file with exact statistics, and the file is removed. delta-rs' own replaceWhere would write lossy
+statistics instead (decimals become floats), and its conflict check accepts a commit that removes a file
+although an OPTIMIZE has moved the file's rows in the meantime (tried, 1.6.6). So a repair is committed only
+on the version it was computed from, or computed again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _FIRST_CHANGE = 1
 
 @dataclass(frozen=True, slots=True)
 class RepairCommit:
-    """What a repair did.
+    """Result of a repair.
 
-    :param version: the version it became; None when bronze and the server agreed that there is no change.
-    :param replaced: change rows of the window that were taken out.
-    :param carried: other rows that were written again because they shared a file with such rows.
+    :param version: the new version; None when bronze and the server agreed that there is no change.
+    :param replaced: change rows of the window that were removed.
+    :param carried: other rows that were rewritten because they shared a file with such rows.
     """
 
     version: int | None
@@ -62,14 +62,14 @@ class _Taken:
 def replace_changes(
     bronze: Bronze, staged: StagedWindow, *, identity: SourceIdentity, prefix: str, position: Lsn
 ) -> RepairCommit:
-    """Replace the rows of ``_operation`` 1 to 4 with a commit LSN in the window by the staged ones.
+    """Replace the rows of ``_operation`` 1 to 4 with a commit LSN in the window by the staged rows.
 
-    Reloads the handle, before each further try and at the end.
+    Reloads the handle before each retry and at the end.
 
-    :param prefix: for the names of files with rows that are carried along.
+    :param prefix: name prefix of files for the carried rows.
     :param position: coverage's upper end when the window was read; it may have grown since.
-    :raises PositionMoved: the position is below that now, or ``batch`` was used by another run.
-    :raises ForeignTable: bronze holds rows of another table of this name, by now at least.
+    :raises PositionMoved: the position is lower now, or another run used ``batch``.
+    :raises ForeignTable: bronze holds rows of another table of this name.
     """
     refuse_deletion_vectors(bronze.table)
     refuse_append_only(bronze.table)
@@ -100,7 +100,7 @@ def replace_changes(
 
 
 def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
-    """What has to leave for the window to hold no change; the rest of those files, staged again."""
+    """Return the files to remove so that the window has no change, and stage their other rows."""
     storage, schema = TableStorage(bronze.location), plain_schema(bronze.schema)
     removes: list[RemoveAction] = []
     mixed: list[str] = []
@@ -122,7 +122,7 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
 
 
 def _holds_nothing_else(file: StoredFile, window: Window) -> bool:
-    """Whether, by its statistics, every row of a file is a change of the window."""
+    """Return whether, by its statistics, every row of a file is a change in the window."""
     if file.records is None or not {"_start_lsn", "_operation"} <= file.bounds.keys():
         return False
     (low, high), (first, _) = file.bounds["_start_lsn"], file.bounds["_operation"]
@@ -138,7 +138,7 @@ def _count(storage: TableStorage, path: str, window: Window) -> int:
 def _others(
     storage: TableStorage, paths: Sequence[str], *, window: Window, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these files that the repair leaves as they are, with all of bronze's columns."""
+    """Return the rows of these files that the repair keeps, with all of bronze's columns."""
     for path in paths:
         with storage.open(path) as file:
             for batch in parquet_file(file).iter_batches(_BATCH_ROWS):

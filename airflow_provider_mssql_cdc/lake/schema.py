@@ -1,4 +1,4 @@
-"""Schema and properties of bronze: columns, identity, columns added later."""
+"""Schema and properties of bronze: columns, identity, added columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 LARGE_KEY = "mssql_cdc.large"
-"""In the metadata of a captured column: CDC leaves its value out of before-images."""
+"""Metadata key of captured columns whose values CDC omits in before-images."""
 
 # How comments spell the declared type: columns of tables that were made before the key above.
 _DECLARED = re.compile(r"\[(?:[^\]]|\]\])*\] ([a-z_0-9]+(?:\([^)]*\))?)")
@@ -30,13 +30,13 @@ _LARGE_TYPES = frozenset({"text", "ntext", "image", "xml", "json", "geography", 
 
 
 def captured_field(column: LakeColumn) -> pa.Field:
-    """A captured column as bronze is created with it."""
+    """Return the field of a captured column for a new bronze table."""
     field = commented(column.name, arrow_type(column.data_type), column.comment)
     return field.with_metadata({**(field.metadata or {}), LARGE_KEY: "true"}) if column.large else field
 
 
 def is_large(field: pa.Field) -> bool:
-    """Whether before-images lack this captured column."""
+    """Return whether before-images lack this captured column."""
     told = field.metadata or {}
     declared = _DECLARED.match(told.get(b"comment", b"").decode())
     by_type = declared is not None and (declared[1].endswith("(max)") or declared[1] in _LARGE_TYPES)
@@ -44,7 +44,7 @@ def is_large(field: pa.Field) -> bool:
 
 
 def commented(name: str, arrow_type: pa.DataType, comment: str) -> pa.Field:
-    """A nullable field with a comment, which Delta tools show."""
+    """Return a nullable field with a comment, which Delta tools show."""
     return pa.field(name, arrow_type, metadata={"comment": comment} if comment else None)
 
 
@@ -85,9 +85,9 @@ _METADATA_WITH_STATISTICS = ("_start_lsn", "_operation", "_commit_ts", "_batch_i
 
 
 def bronze_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
-    """Bronze's columns in order, each with its comment.
+    """Return bronze's columns in order, each with its comment.
 
-    :raises ConfigurationError: a captured column named like one of bronze's own, ignoring case.
+    :raises ConfigurationError: a captured column is named like a technical column, ignoring case.
     """
     own = {name.lower() for name in METADATA_NAMES}
     if taken := [column.name for column in columns if column.name.lower() in own]:
@@ -98,7 +98,7 @@ def bronze_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
 
 
 def bronze_properties(columns: Sequence[LakeColumn], identity: SourceIdentity) -> dict[str, str]:
-    """Table properties that bronze is created with."""
+    """Return the table properties of a new bronze table."""
     captured = exact_statistics_columns(captured_schema(columns))[:_CAPTURED_WITH_STATISTICS]
     return {
         **identity_properties(identity),
@@ -107,7 +107,7 @@ def bronze_properties(columns: Sequence[LakeColumn], identity: SourceIdentity) -
 
 
 def exact_statistics_columns(schema: pa.Schema) -> list[str]:
-    """Columns whose statistics every writer gets right and whose names need no quoting in a property."""
+    """Return columns with exact statistics from every writer and names that need no quotes in a property."""
     return [field.name for field in schema if _is_exact(field.type) and _PLAIN_NAME.match(field.name)]
 
 
@@ -117,7 +117,7 @@ def _is_exact(arrow_type: pa.DataType) -> bool:
 
 
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether Delta holds both as one type; Arrow has two widths of text and of bytes."""
+    """Return whether Delta stores both as one type; Arrow has two offset widths for strings and binary."""
     return bool(_narrow(one).equals(_narrow(other)))
 
 
@@ -138,24 +138,24 @@ _WIDE = {
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Bronze's schema as its files are written: one width of text and of bytes."""
+    """Return bronze's schema as in its files: one offset width for strings and binary."""
     return pa.schema([each.with_type(_WIDE.get(each.type, each.type)).with_nullable(True) for each in schema])
 
 
 STATE_VERSION = 1
-"""Of the transactions' meaning; a change of meaning raises it, so that older packages keep off."""
+"""Format version of the transactions; older packages refuse a table with a higher one."""
 
 STATE_VERSION_PROPERTY = "mssql_cdc.state_version"
 SOURCE_PROPERTY = "mssql_cdc.source"
 
 
 def identity_properties(identity: SourceIdentity) -> dict[str, str]:
-    """The properties that a new bronze table carries."""
+    """Return the identity properties of a new bronze table."""
     return {SOURCE_PROPERTY: identity_text(identity), STATE_VERSION_PROPERTY: str(STATE_VERSION)}
 
 
 def identity_text(identity: SourceIdentity) -> str:
-    """The source as the property holds it: JSON, keys in a fixed order."""
+    """Return the source as the property stores it: JSON with keys in a fixed order."""
     return json.dumps(
         {
             "conn_id": identity.conn_id,
@@ -168,7 +168,7 @@ def identity_text(identity: SourceIdentity) -> str:
 
 
 def identity_of(text: str) -> SourceIdentity:
-    """What :func:`identity_text` wrote; anything else is a ValueError."""
+    """Parse the result of :func:`identity_text`; ValueError for anything else."""
     try:
         parts = json.loads(text)
         return SourceIdentity(*(str(parts[key]) for key in ("conn_id", "database", "schema", "table")))
@@ -177,10 +177,10 @@ def identity_of(text: str) -> SourceIdentity:
 
 
 def read_identity(table: DeltaTable) -> SourceIdentity:
-    """Whose the table is.
+    """Return the source table that this bronze belongs to.
 
-    :raises ForeignTable: a Delta table that this package did not make.
-    :raises ConfigurationError: one that a newer version of this package has written.
+    :raises ForeignTable: a Delta table that this package did not create.
+    :raises ConfigurationError: a newer version of this package has written it.
     """
     properties = table.metadata().configuration
     try:
@@ -200,7 +200,7 @@ def read_identity(table: DeltaTable) -> SourceIdentity:
 
 
 def described(identity: SourceIdentity) -> str:
-    """For messages: database, schema and table, and by which connection."""
+    """Describe a source for messages: database, schema, table and connection."""
     return f"{identity.database}.{identity.schema}.{identity.table} (connection {identity.conn_id})"
 
 
@@ -209,9 +209,9 @@ _RENAMES_COLUMNS = "delta.columnMapping.mode"
 
 
 def refuse_unsafe_properties(table: DeltaTable) -> None:
-    """Properties under which the state would vanish or staged files would be misread.
+    """Refuse properties under which state would be lost or staged files misread.
 
-    :raises ConfigurationError: naming the property and how to take it back.
+    :raises ConfigurationError: names the property and how to undo it.
     """
     _refuse_features(table)
     properties = table.metadata().configuration
@@ -242,7 +242,7 @@ _KNOWN_FEATURES = frozenset(
         "variantType-preview",
     }
 )
-"""What deltalake 1.6.6 commits under (each tried). Most ask nothing by being named: their properties do.
+"""Features that deltalake 1.6.6 can commit under (each tried). Most need a property to take effect.
 variantType is put there by delta-rs' own RESTORE, on tables without such a column."""
 
 _COLUMN_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
@@ -281,9 +281,9 @@ def refuse_append_only(table: DeltaTable) -> None:
 
 
 def refuse_deletion_vectors(table: DeltaTable) -> None:
-    """Under deletion vectors a file's rows are not all rows of the table, and files are read as they are.
+    """Refuse deletion vectors: a file may then have deleted rows, and files are read directly.
 
-    :raises ConfigurationError: with the statement that takes the feature off.
+    :raises ConfigurationError: with the statement that drops the feature.
     """
     if "deletionVectors" in (table.protocol().reader_features or ()):
         raise ConfigurationError(

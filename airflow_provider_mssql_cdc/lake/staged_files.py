@@ -1,4 +1,4 @@
-"""Names of staged files, built and matched, and the removal of files that no commit names."""
+"""Names of staged files, and removal of staged files that no commit names."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _OF_SILVER = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
 
 
 def range_prefix(planned: PlannedRange, attempt: str) -> str:
-    """What the file names of one attempt at one range begin with: ``<S>-<run>-<plan>-r00003-<attempt>``."""
+    """Return the file name prefix of one attempt at a range: ``<S>-<run>-<plan>-r00003-<attempt>``."""
     if not _ATTEMPT.match(attempt):
         raise ValueError(f"an attempt must consist of letters, digits and single dashes, got {attempt!r}")
     return f"{planned.plan.text}-r{planned.index:05d}-{attempt}"
 
 
 def wave_prefix(plan: PlanId, wave: int) -> str:
-    """What the file names of one attempt at one wave begin with: ``<S>-<run>-<plan>-w00003``.
+    """Return the file name prefix of one attempt at a wave: ``<S>-<run>-<plan>-w00003``.
 
     :param plan: a new one for each attempt.
     """
@@ -44,7 +44,7 @@ def wave_prefix(plan: PlanId, wave: int) -> str:
 
 
 def chunk_prefix(wave: str, chunk: int, attempt: str) -> str:
-    """What the file names of one chunk begin with: ``<wave>-c000017-<attempt>``.
+    """Return the file name prefix of a chunk: ``<wave>-c000017-<attempt>``.
 
     :param wave: :func:`wave_prefix`.
     """
@@ -52,39 +52,39 @@ def chunk_prefix(wave: str, chunk: int, attempt: str) -> str:
 
 
 def change_prefix(event: Event, batch: int, window: Window) -> str:
-    """What the names of one attempt's change files begin with; its random end was never used before."""
+    """Return the file name prefix of one attempt's changes; its random suffix makes it unique."""
     if event not in _CHANGE_EVENTS:
         raise ValueError(f"event must be one of {_CHANGE_EVENTS}, got {event!r}")
     return f"{event}-{batch:012d}-{window.after}-{secrets.token_hex(6)}"
 
 
 def silver_prefix(version: int, run: str) -> str:
-    """What the names of one attempt's silver files begin with; never used before.
+    """Return the unique file name prefix of one attempt's silver files.
 
     :param version: of bronze.
-    :param run: eight hex digits that name the Airflow run.
+    :param run: eight hex digits that identify the Airflow run.
     """
     return f"silver-{version:08d}-{run}-{secrets.token_hex(4)}"
 
 
 def numbered(prefix: str, number: int) -> str:
-    """The name of one file of a writer."""
+    """Return the name of a writer's n-th file."""
     return f"{prefix}-{number}.parquet"
 
 
 def is_of_snapshot(name: str, snapshot: Lsn) -> bool:
-    """Whether a file name is one that a read of snapshot S staged, without a folder or an escape in it."""
+    """Return whether a read of snapshot S staged this file; False for names with a folder or an escape."""
     return _PLAIN.match(name) is not None and name.startswith(f"{snapshot.text}-")
 
 
 def remove_losers(location: TableLocation, *, run: str) -> int:
-    """Remove files that an Airflow run staged and that the log does not name; how many.
+    """Remove files that an Airflow run staged and that the log does not name; return how many.
 
-    Files of killed attempts and of an earlier try of ``plan`` are among them. To be called after the own
-    commit, or after another's was found: nothing of this run can be committed any more.
+    These include files of killed attempts and of an earlier try of ``plan``. Call it after the commit, or
+    after another's was found: nothing of this run can be committed then.
 
-    :param run: eight hex digits that name the run, part of every name it staged; no other run's file is
-        touched.
+    :param run: eight hex digits that identify the run, part of every name it staged; files of other runs are
+        not touched.
     """
     if not _RUN.match(run):
         raise ValueError(f"a run must be eight hex digits, got {run!r}")
@@ -95,7 +95,7 @@ def remove_losers(location: TableLocation, *, run: str) -> int:
 def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
     """Remove files that waves of a chunked snapshot staged, in any run, and that the log does not name.
 
-    To be called when nothing of it can be committed any more: it is complete, or it was abandoned.
+    Call it when nothing of the snapshot can be committed anymore: it is complete or abandoned.
     """
     staged_by_waves = re.compile(rf"{snapshot.text}-[0-9a-f]{{8}}-[0-9a-f]{{8}}-w\d")
     return _remove_matching(
@@ -104,7 +104,7 @@ def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
 
 
 def remove_dead_files(table: LakeTable) -> int:
-    """Remove staged change files that no version of bronze names and none ever will; how many."""
+    """Remove staged change files that no version of bronze names or can name; return how many."""
     newest = read_changes_state(table.table).batch
 
     def is_dead(name: str) -> bool:
@@ -115,10 +115,10 @@ def remove_dead_files(table: LakeTable) -> int:
 
 
 def remove_orphans(table: LakeTable, *, run: str, up_to: int) -> int:
-    """Remove files that attempts of this run staged for silver and that no commit names; how many.
+    """Remove uncommitted files that attempts of this run staged for silver; return how many.
 
-    :param up_to: silver's position. What was staged from this version of bronze, or an older one, can never
-        be committed any more: its commit would have to find the position where it was.
+    :param up_to: silver's position. Files staged from this bronze version or an older one cannot be
+        committed anymore: their commit requires the old position.
     """
 
     def is_dead(name: str) -> bool:
@@ -134,10 +134,10 @@ def _remove_matching(location: TableLocation, prefix: str, is_dead: Callable[[st
 
 
 def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
-    """Remove those of these files that the log does not name; how many there were.
+    """Remove those of these files that the log does not name; return how many.
 
-    The newest version decides: a commit that seemed to fail may have landed. Where the log cannot be read
-    nothing is removed, and a warning is logged.
+    The newest version decides: a commit that seemed to fail may have succeeded. If the log cannot be read,
+    nothing is removed and a warning is logged.
     """
     try:
         named = _named_by_the_log(location) if names else set()
@@ -154,9 +154,10 @@ def remove_unnamed(location: TableLocation, names: Sequence[str]) -> int:
 
 
 def discard(table: LakeTable, files: Sequence[StagedFile]) -> int:
-    """Remove files that this process staged and that no commit can name any more; how many.
+    """Remove files that this process staged and that no commit can name anymore; return how many.
 
-    One that a commit may still name stays: the tidying after a later commit removes it, or VACUUM.
+    Files of a commit with unknown outcome are kept: the cleanup after a later commit, or VACUUM, removes
+    them.
     """
     settled = [file.path for file in files if file.path not in table.in_doubt]
     return remove_unnamed(table.location, settled)
@@ -164,7 +165,7 @@ def discard(table: LakeTable, files: Sequence[StagedFile]) -> int:
 
 @contextlib.contextmanager
 def discarding_on_failure(table: LakeTable, files: Sequence[StagedFile]) -> Iterator[None]:
-    """:func:`discard` when the block fails; a task that is ended by a signal leaves through here too."""
+    """Call :func:`discard` when the block fails, including when a signal ends the task."""
     try:
         yield
     except BaseException:
@@ -173,10 +174,10 @@ def discarding_on_failure(table: LakeTable, files: Sequence[StagedFile]) -> Iter
 
 
 def missing_files(table: LakeTable) -> list[str]:
-    """Files that the handle's version names and that are not there, decoded.
+    """Return files that the handle's version names and that do not exist, decoded.
 
-    One listing answers for all files at the table's root; the others are asked for one by one. A path with
-    a scheme belongs to another table's folder (a shallow clone) and is not looked for.
+    One listing covers all files at the table's root; others are checked one by one. A path with a scheme
+    belongs to another table's folder (a shallow clone) and is not checked.
     """
     storage = TableStorage(table.location)
     there = set(storage.names(""))
@@ -188,7 +189,7 @@ def missing_files(table: LakeTable) -> list[str]:
 
 
 def _named_by_the_log(location: TableLocation) -> set[str]:
-    """Files of the current version, and those that were taken out and that vacuum has yet to remove."""
+    """Return the files of the current version, and removed files that VACUUM has not deleted yet."""
     table = load_table(location)
     current = read_all(table.get_add_actions()).column("path").to_pylist()
     # A file that was removed stays readable for older versions until VACUUM deletes it: it is not a leftover.

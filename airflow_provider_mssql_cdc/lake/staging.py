@@ -1,4 +1,4 @@
-"""Staging: rows written to Parquet files at their final place, which no reader sees yet."""
+"""Staging: write rows to Parquet files in the table's folder, not yet visible to readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 TARGET_BYTES = 256 << 20
 ROW_GROUP_BYTES = 12 << 20
-"""Arrow bytes that are collected before they are written; two such groups are in memory at once."""
+"""Arrow bytes per row group; two row groups are in memory at once."""
 
 
 def stage_range(
@@ -42,13 +42,13 @@ def stage_range(
     attempt: str,
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
-    """Write the rows of one key range of a whole snapshot, stamped with S; no rows, no file.
+    """Write the rows of one key range of a whole snapshot, stamped with S; no file without rows.
 
-    Nothing is visible to readers. When reading or writing fails, what was written is removed.
+    The files are not visible to readers. If reading or writing fails, they are removed.
 
-    :param batches: captured columns only, in the plan's order, each with the planned schema.
-    :param attempt: names this attempt and no other; part of the file names.
-    :raises SchemaDrift: a batch with other columns or types.
+    :param batches: only captured columns, in the plan's order, each with the planned schema.
+    :param attempt: unique name of this attempt; part of the file names.
+    :raises SchemaDrift: a batch has other columns or types.
     """
     if planned.snapshot != header.snapshot:
         raise ValueError(f"a range is read for its own snapshot, {planned.snapshot}, got {header.snapshot}")
@@ -86,10 +86,10 @@ def stage(
     prefix: str,
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[StagedFile, ...]:
-    """Write batches as row groups to files ``<prefix>-0.parquet`` and so on; no rows, no file.
+    """Write batches as row groups to files ``<prefix>-0.parquet`` and so on; no file without rows.
 
-    Readers do not see them. What was written is removed when that, or reading, fails. Reading goes on in
-    this thread while another one encodes and compresses what was read.
+    The files are not visible to readers, and are removed if reading or writing fails. This thread reads
+    while another one encodes and compresses.
     """
     writer = TableWriter(
         TableStorage(location), prefix=prefix, schema=shape.schema, target_bytes=target_bytes
@@ -127,7 +127,7 @@ def _difference(read: pa.Schema, planned: pa.Schema) -> str:
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Collect batches up to the size of a row group; a batch that is larger is taken apart."""
+    """Collect batches up to the size of a row group; split larger ones."""
     collected: list[pa.RecordBatch] = []
     size, most_bytes = 0, share_of(ROW_GROUP_BYTES)
     for batch in batches:
@@ -142,7 +142,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
 
 
 def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices, which copy nothing, of about the size of a row group at most; empty batches have none."""
+    """Yield zero-copy slices of at most about a row group; empty batches yield none."""
     count = max(1, -(-batch.nbytes // most_bytes))
     rows = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, rows):
@@ -160,12 +160,12 @@ def _removing_on_failure(writer: TableWriter) -> Iterator[None]:
 
 @dataclass(slots=True)
 class RowStamp:
-    """What is written beside the captured columns of every row of a snapshot read.
+    """Technical columns written with every row of a snapshot.
 
     :param start_lsn: the LSN recorded before the read.
-    :param commit_ts: its commit time; None where it is not a mapped commit.
+    :param commit_ts: its commit time; None when it has no entry in ``cdc.lsn_time_mapping``.
     :param snapshot: S.
-    :param chunk: number of the chunk, None on a whole snapshot.
+    :param chunk: number of the chunk; None on a whole snapshot.
     """
 
     instance: str
@@ -186,7 +186,7 @@ class RowStamp:
         }
 
     def column(self, name: str, length: int) -> pa.Array:
-        """One of bronze's own columns, ``length`` rows of it; a slice of an array that is kept."""
+        """Return ``length`` rows of one technical column, as a slice of a cached array."""
         known = self._arrays.get(name)
         if known is None or len(known) < length:
             known = self._arrays[name] = self._repeated(name, length)
@@ -198,7 +198,7 @@ class RowStamp:
 
     @staticmethod
     def stored_type(name: str) -> pa.DataType:
-        """The Arrow type that :meth:`column` has: strings are dictionaries of one entry."""
+        """Return the Arrow type of :meth:`column`: strings are dictionaries with one entry."""
         return _ONE_WORD if pa.types.is_string(_TYPES[name]) else _TYPES[name]
 
 
@@ -207,7 +207,7 @@ _ONE_WORD = pa.dictionary(pa.int8(), pa.string())
 
 
 FILE_KEY = b"mssql_cdc.file"
-"""In a footer: the file's own name, so that one file put in another's place is noticed."""
+"""Footer key of the file's own name, which detects swapped files."""
 
 _DISTINCT = "_seqval"
 """The one of bronze's own columns that a dictionary makes larger: two change rows share a value at most."""
@@ -217,9 +217,7 @@ _DISTINCT_SHARE = 0.3
 
 
 class TableWriter:
-    """Writes row groups to ``<prefix>-0.parquet``, ``-1`` and so on; a file never has no rows.
-
-    Not for two threads at once.
+    """Write row groups to ``<prefix>-0.parquet``, ``-1`` and so on; never an empty file. Not thread-safe.
 
     :param schema: of the rows as they are stored.
     """
@@ -235,7 +233,7 @@ class TableWriter:
         self._created: list[str] = []
 
     def write(self, table: pa.Table, captured: pa.Table) -> None:
-        """One row group as it is to be stored; ``captured`` shows which columns repeat values."""
+        """Write one row group; ``captured`` shows which columns have repeated values."""
         if self._repeating is None:
             own = [name for name in METADATA_NAMES if name in table.column_names and name != _DISTINCT]
             repeating = _repeating_columns(captured)
@@ -247,13 +245,13 @@ class TableWriter:
             self._finish()
 
     def close(self) -> tuple[StagedFile, ...]:
-        """Finish the last file; sizes and row counts are those of the finished files."""
+        """Finish the last file; return sizes and row counts of all files."""
         if self._open is not None:
             self._finish()
         return tuple(self._files)
 
     def abandon(self) -> None:
-        """Remove what was written; what cannot be removed now is removed by ``complete``."""
+        """Remove the written files; ``complete`` removes those that cannot be removed now."""
         if self._open is not None:
             self._open.discard()
         for name in self._created:
@@ -278,19 +276,19 @@ class TableWriter:
 
 
 class RowShape(Protocol):
-    """How rows as they were read become rows as a table's files hold them."""
+    """Convert rows as read to rows as a table's files store them."""
 
     @property
     def schema(self) -> pa.Schema: ...
 
     def stored(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, pa.Table]:
-        """The rows with :attr:`schema`, and the columns of theirs that may repeat themselves or not."""
+        """Return the rows with :attr:`schema`, and those of their columns that may repeat values."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRows:
-    """Rows that have all columns already."""
+    """Rows that already have all columns."""
 
     schema: pa.Schema
 
@@ -300,7 +298,7 @@ class WholeRows:
 
 
 class SnapshotRows:
-    """Captured columns, with bronze's own ones beside them."""
+    """Captured columns, extended by bronze's technical columns."""
 
     def __init__(self, columns: Sequence[LakeColumn], stamp: RowStamp) -> None:
         self.schema, self._stamp = _staged_schema(columns), stamp
@@ -341,20 +339,20 @@ class _OpenFile:
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def finish(self, storage: TableStorage) -> int:
-        """Rows in the closed file."""
+        """Close the file and return its row count."""
         self._writer.close()
         storage.finish(self._sink)
         return int(self._footers[0].num_rows)
 
     def discard(self) -> None:
-        """Close, ignoring errors: the writer would otherwise report them when it is collected."""
+        """Close, ignoring errors: otherwise the writer reports them when it is garbage-collected."""
         for part in (self._writer, self._sink):
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 part.close()
 
 
 def _staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
-    """Bronze's schema as it is handed to the Parquet writer."""
+    """Return bronze's schema for the Parquet writer."""
     captured = {column.name: arrow_type(column.data_type) for column in columns}
     return pa.schema(
         [
@@ -365,7 +363,7 @@ def _staged_schema(columns: Sequence[LakeColumn]) -> pa.Schema:
 
 
 def _repeating_columns(captured: pa.Table) -> list[str]:
-    """Columns that a dictionary pays for, judged by the first rows: hashing distinct values is expensive."""
+    """Return columns worth a dictionary, judged by the first rows: hashing distinct values is expensive."""
     sample = captured.slice(0, _SAMPLE_ROWS)
     return [
         name

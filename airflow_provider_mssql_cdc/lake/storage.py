@@ -1,4 +1,4 @@
-"""Where a Delta table is, its files, and rows read from them."""
+"""Location of a Delta table, its files, and rows read from them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """The location of a Delta table; two spellings of one location are one value.
+    """The location of a Delta table; two spellings of one location are equal.
 
     :param uri: an absolute path, or ``s3://``, ``gs://``, ``az://``, ``abfs://`` or ``abfss://``.
-    :param storage_options: as delta-rs takes them; in no repr, no comparison and no message.
-    :raises ConfigurationError: delta-rs cannot write there, or not safely from many tasks.
+    :param storage_options: as for delta-rs; excluded from repr, comparison and messages.
+    :raises ConfigurationError: delta-rs cannot write there, or not safely from concurrent tasks.
     """
 
     uri: str
@@ -52,20 +52,20 @@ class TableLocation:
 
     @classmethod
     def plans_of(cls, table: MssqlCdcTable) -> TableLocation:
-        """Beside bronze, which many may read: bounds are values of the source."""
+        """Return the plans table's location, apart from bronze: bounds are source values."""
         return cls(plans_uri(table.bronze), table.storage_options)
 
     @property
     def local_path(self) -> Path | None:
-        """The folder, where the table is on a file system."""
+        """Return the folder if the table is on a file system."""
         return Path(self.uri) if self.uri.startswith("/") else None
 
     def options(self) -> dict[str, str] | None:
-        """A plain dict, which is what delta-rs insists on."""
+        """Return a plain dict, as delta-rs requires."""
         return None if self.storage_options is None else dict(self.storage_options)
 
     def __reduce__(self) -> tuple[type[TableLocation], tuple[str, dict[str, str] | None]]:
-        """A mapping proxy does not pickle; the value is rebuilt from plain ones."""
+        """Pickle by plain values: a mapping proxy cannot be pickled."""
         return (type(self), (self.uri, self.options()))
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class TableLocation:
 
 
 def _refuse_unsafe_rename(location: TableLocation) -> None:
-    """Ranges are staged and committed in parallel: with unsafe renames the last commit file wins."""
+    """Refuse unsafe renames: with concurrent commits the last commit file would overwrite the first."""
     settings: dict[str, str] = dict(location.storage_options or {})
     if location.uri.startswith("s3://"):
         settings.setdefault("AWS_S3_ALLOW_UNSAFE_RENAME", os.environ.get("AWS_S3_ALLOW_UNSAFE_RENAME", ""))
@@ -86,7 +86,7 @@ def _refuse_unsafe_rename(location: TableLocation) -> None:
 
 
 class TableStorage:
-    """A table's folder, on a file system or in an object store, by the table's own credentials.
+    """A table's folder on a file system or object store, with the table's own credentials.
 
     Names are relative to the table's root. Errors are those of the file system (``OSError``).
     """
@@ -99,16 +99,16 @@ class TableStorage:
             self._files = pafs.PyFileSystem(DeltaStorageHandler(location.uri, location.options()))
 
     def create(self, name: str) -> Any:
-        """A binary sink for a file that must not exist; on an object store the name alone sees to that."""
+        """Open a binary sink for a new file; on an object store only the unique name avoids overwriting."""
         if self._folder is not None:
             return (self._folder / name).open("xb")
         return self._files.open_output_stream(name)
 
     def finish(self, sink: Any) -> None:
-        """Close a sink so that its bytes outlive a crash of this machine.
+        """Close a sink so that its bytes survive a crash of this machine.
 
-        An object store answers when it holds the object. A file system does not: without fsync a power
-        cut can leave a file of the right length with blocks of zeros in front of a good footer.
+        An object store responds once it holds the object. A file system does not: without fsync, a power
+        failure can leave a file of the right length with zero blocks before a valid footer.
         """
         if self._folder is not None:
             sink.flush()
@@ -118,27 +118,27 @@ class TableStorage:
             _sync_folder(self._folder)
 
     def size(self, name: str) -> int | None:
-        """Bytes, None when there is no such file."""
+        """Return the size in bytes; None when the file does not exist."""
         info = self._files.get_file_info(name)
         return int(info.size) if info.type == pafs.FileType.File else None
 
     def footer(self, name: str) -> pq.FileMetaData:
-        """The Parquet footer; ``pyarrow.ArrowInvalid`` when the file holds none."""
+        """Return the Parquet footer; ``pyarrow.ArrowInvalid`` if the file has none."""
         with self._files.open_input_file(name) as file:
             return pq.read_metadata(file)
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file to read from."""
+        """Open a file for reading."""
         return self._files.open_input_file(name)
 
     def names(self, prefix: str) -> list[str]:
-        """Files at the table's root whose names begin with ``prefix``."""
+        """Return files at the table's root whose names begin with ``prefix``."""
         selected = self._files.get_file_info(pafs.FileSelector("", recursive=False))
         names = [info.path.rpartition("/")[2] for info in selected if info.type == pafs.FileType.File]
         return sorted(name for name in names if name.startswith(prefix))
 
     def discard(self, name: str) -> bool:
-        """Remove a file; False when it was gone already, even if another process removed it just now."""
+        """Remove a file; False if it did not exist, even when another process removed it just before."""
         if self.size(name) is None:
             return False
         try:
@@ -149,7 +149,7 @@ class TableStorage:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the folder's entry of a new file durable too."""
+    """Sync the folder, so that the entry of a new file is durable too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -158,7 +158,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 UNREADABLE = (OSError, pa.ArrowInvalid)
-"""What reading a file that is cut, damaged or gone raises."""
+"""Exceptions of reading a file that is truncated, corrupt or missing."""
 
 
 Bounds = Mapping[str, tuple[Any, Any]]
@@ -168,7 +168,7 @@ _UNKNOWN = (None, None)
 
 
 def may_hold_changes(bounds: Bounds, *, above: Lsn, until: Lsn | None = None) -> bool:
-    """Whether a file or a row group of bronze may hold change rows above an LSN and at or below another."""
+    """Return whether a file or row group of bronze may contain change rows above one LSN, up to another."""
     low, high = bounds.get("_start_lsn", _UNKNOWN)
     _, operation = bounds.get("_operation", _UNKNOWN)
     if high is not None and high <= above.text:
@@ -179,21 +179,21 @@ def may_hold_changes(bounds: Bounds, *, above: Lsn, until: Lsn | None = None) ->
 
 
 def may_hold_snapshot(bounds: Bounds, snapshot: Lsn) -> bool:
-    """Whether a file or a row group of bronze may hold rows of snapshot S."""
+    """Return whether a file or row group of bronze may contain rows of snapshot S."""
     low, high = bounds.get("_snapshot", _UNKNOWN)
     return low is None or high is None or low <= snapshot.text <= high
 
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 16 << 20
-"""Of Arrow; a batch is larger only where a single row is."""
+"""Arrow bytes per batch; exceeded only by a single larger row."""
 
 
 def parquet_file(opened: pa.NativeFile) -> pq.ParquetFile:
-    """A file to read rows from; every reader of rows opens it here.
+    """Open a file to read rows; every reader of rows uses this function.
 
     Spark writes timestamps as INT96 by default (spark.sql.parquet.outputTimestampType), which pyarrow reads
-    as nanoseconds unless a unit is named: those end in the year 2262, and datetimeoffset in 9999.
+    as nanoseconds unless a unit is set: those end in the year 2262, and datetimeoffset in 9999.
     """
     return pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
 
@@ -201,12 +201,12 @@ def parquet_file(opened: pa.NativeFile) -> pq.ParquetFile:
 def file_batches(
     storage: TableStorage, path: str, schema: pa.Schema, *, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of ``schema``, by name, with its types; one that the file is older than is NULL.
+    """Yield the columns of ``schema``, by name and type; NULL for a column added after the file was written.
 
     Batches are bounded in rows and in bytes.
 
     :param path: relative to the table's root, decoded.
-    :param wanted: asked for each row group, by the bounds of the schema's columns.
+    :param wanted: called with each row group's bounds of the schema's columns; False skips it.
     """
     with storage.open(path) as opened:
         file = parquet_file(opened)
@@ -221,10 +221,10 @@ def file_batches(
 
 
 def _bounded(file: pq.ParquetFile, groups: Sequence[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of about :data:`BATCH_BYTES`, across row groups where these are small.
+    """Yield batches of about :data:`BATCH_BYTES`, across small row groups.
 
-    What a row takes in memory is known once some have been read: a footer tells the size in the file, where a
-    dictionary holds a value that repeats itself once.
+    The size of a row in memory is known only after some were read: the footer has the encoded size, where a
+    dictionary stores a repeated value once.
     """
     sizes = {group: _size(file.metadata.row_group(group), columns) for group in groups}
     waiting, row_bytes = list(groups), 0.0
@@ -240,7 +240,7 @@ def _bounded(file: pq.ParquetFile, groups: Sequence[int], columns: list[str]) ->
 
 
 def _size(group: pq.RowGroupMetaData, columns: Sequence[str]) -> tuple[int, int]:
-    """Rows of a row group, and bytes of these columns before compression."""
+    """Return a row group's rows, and the uncompressed bytes of these columns."""
     chunks = (group.column(index) for index in range(group.num_columns))
     return group.num_rows, sum(
         chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns
@@ -248,7 +248,7 @@ def _size(group: pq.RowGroupMetaData, columns: Sequence[str]) -> tuple[int, int]
 
 
 def _together(groups: Sequence[int], sizes: Mapping[int, tuple[int, int]], *, row_bytes: float) -> list[int]:
-    """The next row groups that fit into one batch; one alone as long as the size of a row is not known."""
+    """Return the next row groups that fit into one batch; a single one until the row size is known."""
     run, rows, stored = [groups[0]], *sizes[groups[0]]
     for group in groups[1:] if row_bytes else ():
         rows, stored = rows + sizes[group][0], stored + sizes[group][1]
@@ -259,7 +259,7 @@ def _together(groups: Sequence[int], sizes: Mapping[int, tuple[int, int]], *, ro
 
 
 def group_bounds(footer: pq.FileMetaData, names: list[str]) -> Iterator[dict[str, tuple[Any, Any]]]:
-    """For each row group the smallest and largest value of these columns, where the footer has them."""
+    """Return each row group's minimum and maximum of these columns, if the footer has them."""
     positions = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
@@ -272,7 +272,7 @@ def group_bounds(footer: pq.FileMetaData, names: list[str]) -> Iterator[dict[str
 
 
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns by name, never by place; one that the file is older than is NULL."""
+    """Select columns by name, never by index; NULL for a column added after the file was written."""
     arrays = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names

@@ -1,4 +1,4 @@
-"""What bronze's log and rows record of snapshots and changes."""
+"""What bronze's log and rows record about snapshots and changes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _COMMITS_SEARCHED = 1000
 class StoredSnapshot:
     """A snapshot in bronze.
 
-    :param version: the commit that made it complete; where the log has forgotten, the version looked at.
-    :param commit_ts: UTC; None where it is unknown, to the server or by now.
-    :param event: how its commit named it; ``bootstrap`` where the log has forgotten.
+    :param version: the commit that completed it; this handle's version if the log was cleaned up.
+    :param commit_ts: UTC; None when unknown.
+    :param event: its commit's event; ``bootstrap`` if the log was cleaned up.
     """
 
     snapshot: Lsn
@@ -44,7 +44,7 @@ class StoredSnapshot:
 
 
 def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
-    """Rows from statistics, or counted where files are mixed; version and time from the log if it reaches."""
+    """Return rows from statistics, or counted in mixed files; version and time from the log if available."""
     rows = _rows_by_statistics(bronze, snapshot)
     commit = _commit_of(bronze, snapshot)
     return StoredSnapshot(
@@ -57,7 +57,7 @@ def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
 
 
 def _rows_by_statistics(bronze: Bronze, snapshot: Lsn) -> int | None:
-    """None when a file holds rows of this snapshot beside others, or has no statistics."""
+    """Return the row count; None when a file mixes this snapshot's rows with others or has no statistics."""
     total = 0
     for file in stored_files(bronze.table, ("_snapshot",)):
         nulls = file.nulls.get("_snapshot")
@@ -110,7 +110,7 @@ _CHANGE_EVENTS: tuple[Event, ...] = ("changes", "repair")
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """A commit of changes, as the log describes it."""
+    """A commit of changes, as described in the log."""
 
     event: Event
     window: Window
@@ -119,10 +119,10 @@ class StoredCommit:
 
 
 def recorded_commit_time(bronze: Bronze, lsn: Lsn) -> datetime | None:
-    """The commit time (UTC) that some row of this LSN carries; None when there is no such row.
+    """Return the commit time (UTC) recorded with some row of this LSN; None when there is no such row.
 
-    Every run of changes asks: rows are looked up in the files that may hold them, by the log's statistics
-    and the footers', and not by a query, whose engine takes 25 MB before it reads a row.
+    Every run of changes calls it, so it reads the files that may contain the LSN, by the statistics of log
+    and footers. A query would use delta-rs' engine, which takes 25 MB before it reads a row.
     """
     storage, columns = TableStorage(bronze.location), pa.schema([bronze.schema.field(n) for n in _STAMPED])
     for file in stored_files(bronze.table, _STAMPED[:1]):
@@ -145,10 +145,10 @@ def _may_hold(bounds: Mapping[str, tuple[Any, Any]], lsn: Lsn) -> bool:
 
 
 def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
-    """The largest LSN at or below the position of any file that holds changes; by statistics, no row is read.
+    """Return the largest LSN up to the position in files with changes, from statistics only.
 
-    Where an OPTIMIZE has put snapshot rows into the same file it may be theirs. A file that reaches above
-    the position, as rows of a chunked snapshot may, and one without statistics are left out.
+    After an OPTIMIZE it may come from snapshot rows in the same file. Files that reach above the position,
+    such as rows of a chunked snapshot, and files without statistics are ignored.
     """
     files = stored_files(bronze.table, ("_start_lsn", "_snapshot"))
     highs = [
@@ -161,7 +161,7 @@ def newest_lsn_beside_changes(bronze: Bronze, position: Lsn) -> Lsn | None:
 
 
 def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:
-    """The commit that carries this number; None where the log no longer reaches so far."""
+    """Return the commit with this number; None when the log no longer has it."""
     for commit in bronze.table.history(_CHANGE_COMMITS_SEARCHED):
         said = _described(commit)
         if commit.get(EVENT_KEY) in _CHANGE_EVENTS and said.get("batch") == batch:
@@ -171,7 +171,7 @@ def newest_change_commit(bronze: Bronze, batch: int) -> StoredCommit | None:
 
 
 def counts_of_batch(bronze: Bronze, batch: int) -> ChangeCounts:
-    """What rows of this number there are; a later repair may have replaced some."""
+    """Count the rows of this batch number; a later repair may have replaced some."""
     counted = query(
         bronze.table,
         'SELECT "_operation" AS o, count(*) AS n, min("_start_lsn") AS low, max("_start_lsn") AS high '
@@ -189,7 +189,7 @@ def counts_of_batch(bronze: Bronze, batch: int) -> ChangeCounts:
 
 
 def change_metadata(window: Window, *, instance: str, batch: int, rows: int, run_id: str) -> dict[str, Any]:
-    """What a commit of changes records in the log, also for a facts row that is missing."""
+    """Return what a commit of changes records in the log, also for rebuilding a missing facts row."""
     return {
         "capture_instance": instance,
         "after": window.after.text,

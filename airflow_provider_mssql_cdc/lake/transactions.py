@@ -1,7 +1,7 @@
-"""Delta transactions: every app id of this package, and what is written and read under it.
+"""Delta transactions: every app id of this package, and how it is written and read.
 
-A transaction carries one 64-bit number (Delta protocol, "Transaction Identifiers"), so an LSN takes two. The
-app ids of facts rows, which tell one row from another, are built in model/facts.py.
+A transaction carries one 64-bit number (Delta protocol, "Transaction Identifiers"), so an LSN needs two. The
+app ids of facts rows are built in model/facts.py.
 """
 
 from __future__ import annotations
@@ -74,27 +74,27 @@ def run_app_id(run: str) -> str:
 
 
 def opened_app_id(snapshot: Lsn) -> str:
-    """Under which it stays on record that a chunked snapshot was opened at S, whatever became of it."""
+    """Return the app id that records permanently that a chunked snapshot was opened at S."""
     return f"mssql_cdc#opened.{snapshot.text}"
 
 
 def wave_app_id(snapshot: Lsn, wave: int) -> str:
-    """Under which a wave of chunked snapshot S is in bronze; the version is the number of its rows."""
+    """Return the app id of a wave of chunked snapshot S in bronze; its version is the row count."""
     return f"mssql_cdc#snap.{snapshot.text}.{wave}"
 
 
 def horizon_app_id(snapshot: Lsn, wave: int | None = None) -> str:
-    """Under which the horizon of snapshot S, or of one wave, is kept: ``.hi``, ``.lo`` and ``.time``."""
+    """Return the app id of the horizon of snapshot S, or of one wave: ``.hi``, ``.lo`` and ``.time``."""
     return f"mssql_cdc#after.{snapshot.text}" + ("" if wave is None else f".{wave}")
 
 
 def plan_app_id(snapshot: Lsn) -> str:
-    """In the plans table; the version is the number of rows that are stored of the plan of S."""
+    """Return the app id of the plan of S in the plans table; its version is the number of stored rows."""
     return f"mssql_cdc#plan.{snapshot.text}"
 
 
 def plan_waves_app_id(snapshot: Lsn) -> str:
-    """In the plans table, once the plan of S is finished; the version is the number of chunks per wave."""
+    """Return the app id that marks the plan of S as finished; its version is the chunks per wave."""
     return f"mssql_cdc#plan.{snapshot.text}.wave"
 
 
@@ -104,21 +104,21 @@ _RULE_BITS = 8
 
 
 def was_opened(table: DeltaTable, snapshot: Lsn) -> bool:
-    """Whether rows in bronze may carry S as those of a chunked snapshot."""
+    """Return whether bronze may contain rows of a chunked snapshot at S."""
     return table.transaction_version(opened_app_id(snapshot)) is not None
 
 
 def horizon_transactions(
     snapshot: Lsn, horizon: ReadHorizon, *, wave: int | None = None
 ) -> list[Transaction]:
-    """The horizon of a snapshot's reads: its LSN, and its time in microseconds since 1970 (UTC)."""
+    """Return the transactions of a horizon: its LSN, and its time in microseconds since 1970 (UTC)."""
     app_id = horizon_app_id(snapshot, wave)
     microseconds = (horizon.time - _EPOCH) // _MICROSECOND
     return [*lsn_transactions(app_id, horizon.lsn), Transaction(f"{app_id}.time", microseconds)]
 
 
 def read_horizon(table: DeltaTable, snapshot: Lsn, *, wave: int | None = None) -> ReadHorizon | None:
-    """What :func:`horizon_transactions` recorded; None for a snapshot without a read."""
+    """Return what :func:`horizon_transactions` recorded; None for a snapshot without a read."""
     app_id = horizon_app_id(snapshot, wave)
     lsn, microseconds = read_lsn(table, app_id), table.transaction_version(f"{app_id}.time")
     if lsn is None or microseconds is None:
@@ -127,7 +127,7 @@ def read_horizon(table: DeltaTable, snapshot: Lsn, *, wave: int | None = None) -
 
 
 def lsn_transactions(app_id: str, lsn: Lsn) -> list[Transaction]:
-    """The two halves that carry an LSN under ``app_id``."""
+    """Return the two transactions that carry an LSN under ``app_id``."""
     return [Transaction(f"{app_id}.hi", lsn.hi), Transaction(f"{app_id}.lo", lsn.lo)]
 
 
@@ -136,9 +136,9 @@ def coverage_transactions(coverage: Coverage) -> list[Transaction]:
 
 
 def read_lsn(table: DeltaTable, app_id: str) -> Lsn | None:
-    """The LSN under ``app_id`` as this handle sees it, None when there is none.
+    """Return the LSN under ``app_id`` at this handle's version; None when there is none.
 
-    :raises StateDamaged: one half without the other, or halves that make no LSN.
+    :raises StateDamaged: one half is missing, or the halves are not a valid LSN.
     """
     hi, lo = (table.transaction_version(f"{app_id}.{half}") for half in ("hi", "lo"))
     if hi is None and lo is None:
@@ -152,9 +152,9 @@ def read_lsn(table: DeltaTable, app_id: str) -> Lsn | None:
 
 
 def read_state(table: DeltaTable) -> BronzeState:
-    """The state at the handle's version; what is decided on it is committed with the same handle.
+    """Return the state at the handle's version; commit a decision based on it with the same handle.
 
-    :raises StateDamaged: transactions that contradict each other.
+    :raises StateDamaged: the transactions are inconsistent.
     """
     app_ids = (SNAPSHOT, OPEN, ABANDONED, BASE, CHANGES)
     snapshot, opened, abandoned, base, changes = (read_lsn(table, app_id) for app_id in app_ids)
@@ -184,7 +184,7 @@ def _damage(table: DeltaTable, what: str) -> str:
 
 
 def read_changes_state(table: DeltaTable) -> ChangesState:
-    """What is remembered beside coverage, as this handle sees it."""
+    """Return the changes state other than coverage, at this handle's version."""
     lsn, time = read_lsn(table, STAMP), table.transaction_version(f"{STAMP}.time")
     number, made = (table.transaction_version(f"{INSTANCE}.{part}") for part in ("table", "made"))
     return ChangesState(
@@ -239,9 +239,9 @@ def read_position(table: DeltaTable) -> SilverPosition | None:
 
 
 def _read_rule(table: DeltaTable, version: int) -> int:
-    """The rule that was applied to this version of bronze; 0 for one that leaves no number.
+    """Return the rule that was applied to this version of bronze; 0 if none was recorded.
 
-    :raises ConfigurationError: a newer package has kept this table.
+    :raises ConfigurationError: a newer package has written this table.
     """
     number = table.transaction_version(SILVER_RULE) or 0
     applied_to, rule = divmod(number, 1 << _RULE_BITS)

@@ -20,7 +20,7 @@ class ConnectionSettings:
 
     :param conn_id: the Airflow connection, for messages.
     :param host: name or address, without instance and port.
-    :param instance: the instance of ``server\instance``; without a port the SQL Browser service resolves it.
+    :param instance: the instance of ``server\\instance``; without a port the SQL Browser service resolves it.
     :param port: None only with an instance.
     :param database: empty for the login's default database.
     :param driver: None for mssql-python if installed, else pymssql.

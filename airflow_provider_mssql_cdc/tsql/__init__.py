@@ -1,1 +1,1 @@
-"""Statements, as text and parameters: pure functions that the ``source`` layer runs."""
+"""Statements as text and parameters: pure functions; the ``source`` layer runs them."""

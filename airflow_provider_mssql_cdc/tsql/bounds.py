@@ -1,7 +1,7 @@
-"""Key values on their way through Python: rendered as exact text by the server, read back typed.
+"""Key values passed through Python: the server renders them as exact text and reads the text back typed.
 
-Neither direction depends on a language, a DATEFORMAT or a driver. Two bounds are never compared
-here; :func:`is_canonical` says for which types equal values always have equal text.
+Neither direction depends on a language, a DATEFORMAT or a driver. Bounds are never compared here;
+:func:`is_canonical` says for which types equal values always have equal text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RENDERED = {
     "rowversion": "CONVERT(varchar(18), CAST({0} AS binary(8)), 1)",
 }
 _MULTI_BYTE = ("Japanese", "Chinese", "Korean")
-"""Collations of code pages 932, 936, 949 and 950, as their names begin."""
+"""Name prefixes of the collations with code pages 932, 936, 949 and 950."""
 _LENGTHS = {
     "bit": 1,
     "tinyint": 3,
@@ -67,33 +67,33 @@ _CANONICAL = INTEGER_TYPES | (frozenset(_RENDERED) - {"real", "float", "datetime
 
 @dataclass(frozen=True, slots=True)
 class BoundText:
-    """T-SQL for one typed bound, with the parameters that its markers name."""
+    """T-SQL of one typed bound, with the parameters of its markers."""
 
     text: str
     parameters: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
 
 def is_bindable(sql_type: SqlType) -> bool:
-    """Whether a value of this type travels exactly and can be compared: every type an index may have."""
+    """Return whether a bound of this type is exact and comparable: true for every type an index allows."""
     if sql_type.name in CHAR_TYPES | BINARY_TYPES:
         return not sql_type.is_max
     return sql_type.name in INTEGER_TYPES or sql_type.name in _RENDERED
 
 
 def is_canonical(sql_type: SqlType) -> bool:
-    """Whether values that the server holds for equal always have the same text.
+    """Return whether values that the server compares as equal always have the same text.
 
-    Not so for char types (case, accents, trailing blanks, whatever the collation), varbinary (trailing
-    zero bytes), datetimeoffset (one instant, two offsets) and floats (the two zeros).
+    False for char types (case, accents and trailing blanks, in any collation), varbinary (trailing zero
+    bytes), datetimeoffset (one instant, two offsets) and floats (two zeros).
     """
     return sql_type.name in _CANONICAL
 
 
 def exact_text(sql_type: SqlType, expression: str) -> str:
-    """T-SQL that renders a key value as text which reads back as the same value.
+    """Return T-SQL that renders a key value as text which reads back as the same value.
 
-    Styles: 121 and 126 print all fractional digits that the type has, 3 prints 17 digits of a float,
-    1 prints ``0x`` and hex digits (learn.microsoft.com, CAST and CONVERT).
+    Styles: 121 and 126 print all fractional digits of the type, 3 prints 17 digits of a float, 1 prints
+    ``0x`` and hex digits (Microsoft Learn, "CAST and CONVERT").
     """
     if sql_type.name in CHAR_TYPES:
         return _unicode_text(sql_type, expression)
@@ -106,10 +106,10 @@ def exact_text(sql_type: SqlType, expression: str) -> str:
 
 
 def _unicode_text(sql_type: SqlType, expression: str) -> str:
-    """A char value as Unicode; of a code page, with U+FFFD for one that would not come back byte for byte.
+    """Return a char value as Unicode; with U+FFFD if its code page does not convert back to the same bytes.
 
-    Bytes that are no character of a multi-byte code page become another one on their way to Unicode. As a
-    bound that one would stand elsewhere in the order, so who sees U+FFFD does not use it.
+    Invalid bytes of a multi-byte code page become another character in Unicode. A bound with that character
+    would have another place in the order, so callers do not use a text with U+FFFD.
     """
     text = f"CAST({expression} AS {unicode_type(sql_type)})"
     collation = sql_type.collation or ""
@@ -121,7 +121,7 @@ def _unicode_text(sql_type: SqlType, expression: str) -> str:
 
 
 def text_length(sql_type: SqlType) -> int | None:
-    """How many characters :func:`exact_text` needs at most; None for types whose text has no such end."""
+    """Return the maximum length of :func:`exact_text` in characters; None for types without a limit."""
     if sql_type.name in BINARY_TYPES and not sql_type.is_max:
         return 2 + 2 * sql_type.max_length
     if sql_type.name in _SCALED_LENGTHS:
@@ -132,12 +132,12 @@ def text_length(sql_type: SqlType) -> int | None:
 
 
 def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
-    """T-SQL that turns a bound's text back into a value of exactly the column's declared type.
+    """Return T-SQL that converts a bound's text to exactly the column's declared type.
 
-    A bare text would be nvarchar and would convert a varchar column instead: the seek is lost, and
-    under some collations rows are skipped.
+    A plain text parameter would be nvarchar, so the server would convert a varchar column instead: it loses
+    the seek, and under some collations skips rows.
 
-    :param name: of the parameter; the bound of one statement's one column.
+    :param name: of the parameter, unique in the statement.
     """
     if sql_type.name in CHAR_TYPES:
         return _char_bound(sql_type, value, name)
@@ -150,9 +150,9 @@ def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
 
 
 def text_of_value(sql_type: SqlType, value: Any) -> str:
-    """A value as the lake holds it as the text of a bound, which :func:`typed_bound` turns back.
+    """Return a lake value as the text of a bound, which :func:`typed_bound` converts back.
 
-    :param value: of a column without a user's cast; no NULL.
+    :param value: of a column without a user's cast; not NULL.
     """
     if isinstance(value, bool):
         return str(int(value))
@@ -170,10 +170,10 @@ def text_of_value(sql_type: SqlType, value: Any) -> str:
 
 
 def _char_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
-    """The column's own collation decides order and, for varchar, the code page of the conversion.
+    """Return a char bound in the column's own collation, which decides order and varchar's code page.
 
-    An nvarchar bound is converted first: a collation without a code page refuses varchar (error 459),
-    which is what one of the drivers sends for plain ASCII.
+    An nvarchar bound is converted first: a collation without a code page rejects varchar (error 459), which
+    one of the drivers sends for plain ASCII.
     """
     text = _plain_text(value, name)
     collate = f" COLLATE {sql_type.collation}" if sql_type.collation else ""
@@ -183,11 +183,11 @@ def _char_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
 
 
 def _plain_text(value: str, name: str) -> BoundText:
-    """A text as one marker, or in pieces around its control characters.
+    """Return a text as one marker, or as parts around its control characters.
 
-    A NUL ends a statement for one of the drivers, and a backslash before a line break makes SQL Server
-    drop both from a literal, so control characters are named by their number. Texts that are joined stay
-    within 4,000 characters, and are cut there without an error, unless one of them is a (max) type.
+    A NUL ends a statement for one of the drivers, and SQL Server removes a backslash before a line break
+    from a literal, so control characters are written by number. Concatenated parts are limited to 4,000
+    characters, beyond which the server truncates silently, unless one of them is a (max) type.
     """
     pieces = [piece for piece in _CONTROL.split(value) if piece]
     if len(pieces) <= 1 and not _CONTROL.search(value):
@@ -207,7 +207,7 @@ def _plain_text(value: str, name: str) -> BoundText:
 
 
 def utf16_units(unicode: str, expression: str) -> str:
-    """T-SQL for a text's UTF-16 units as bytes: SQL Server keeps half a surrogate pair, drivers replace it.
+    """Return T-SQL for a string's UTF-16 units as bytes; drivers would replace unpaired surrogates.
 
     :param unicode: the nvarchar that holds every value, see :func:`unicode_type`.
     """
@@ -217,7 +217,7 @@ def utf16_units(unicode: str, expression: str) -> str:
 
 
 def key_text(column: Column, expression: str) -> str:
-    """A key value on its way to a bound: :func:`exact_text`, of nchar and nvarchar as UTF-16 units."""
+    """Return a key value for a bound: :func:`exact_text`, of nchar and nvarchar as UTF-16 units."""
     sql_type = column.sql_type
     if column.utf16 and sql_type.name in {"nchar", "nvarchar"}:
         return utf16_units(unicode_type(sql_type), expression)
@@ -225,6 +225,6 @@ def key_text(column: Column, expression: str) -> str:
 
 
 def unicode_type(sql_type: SqlType) -> str:
-    """The nvarchar that holds every value of a char type."""
+    """Return the nvarchar type that holds every value of a char type."""
     characters = sql_type.max_length // 2 if sql_type.name in {"nchar", "nvarchar"} else sql_type.max_length
     return f"nvarchar({characters if 0 < characters <= _MAX_NVARCHAR else 'max'})"

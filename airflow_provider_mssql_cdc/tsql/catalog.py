@@ -1,7 +1,7 @@
-"""What is asked of the catalog: ``sys`` views by object id, simple joins that every T-SQL engine runs.
+"""Catalog queries: ``sys`` views by object id, with simple joins that every T-SQL engine can run.
 
-Names go in raw, as parameters, and are resolved by the database's own collation; what comes back is the
-catalog's spelling.
+Names are passed raw, as parameters, and resolved by the database's collation; results use the catalog's
+spelling.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def database_facts() -> Statement:
 
 
 def database_access(name: str) -> Statement:
-    """Whether a database is there, as state_desc, and whether this login may enter it now, as has_access."""
+    """Return whether a database exists, as state_desc, and whether this login may enter it, as
+    has_access.
+    """
     return Statement(
         "SELECT d.state_desc, HAS_DBACCESS(d.name) AS has_access\n"
         "FROM sys.databases AS d\n"
@@ -54,8 +56,9 @@ _TABLES = (
 
 
 def table_by_name(schema: str, name: str) -> Statement:
-    """The table of that name, if this login sees it: object_id, schema_name, table_name,
-    is_tracked_by_cdc, is_memory_optimized, temporal_type."""
+    """Return the table of that name if this login sees it: object_id, schema_name, table_name,
+    is_tracked_by_cdc, is_memory_optimized, temporal_type.
+    """
     return Statement(
         f"{_TABLES}WHERE s.name = CAST(%(schema)s AS nvarchar(128))\n"
         "  AND t.name = CAST(%(name)s AS nvarchar(128))",
@@ -64,32 +67,32 @@ def table_by_name(schema: str, name: str) -> Statement:
 
 
 TableRef = int | str
-"""A table by its object id, or by its quoted name, which the server then looks up."""
+"""A table by its object id, or by its quoted name, which the server resolves."""
 
 
 def quoted(schema: str, name: str) -> TableRef:
-    """The reference to the table of this name.
+    """Return the reference to the table of this name.
 
-    :raises ValueError: a name that no table can have.
+    :raises ValueError: not a valid table name.
     """
     return _raw(qualified(schema, name))
 
 
 def _id_of(table: TableRef) -> tuple[str, dict[str, str | int]]:
-    """T-SQL for its object id, NULL where this login sees no such table, and the parameters of that."""
+    """Return T-SQL for its object id, with parameters; NULL if this login sees no such table."""
     if isinstance(table, int):
         return f"{table:d}", {}
     return "OBJECT_ID(%(table)s, N'U')", {"table": table}
 
 
 def table_of(table: TableRef) -> Statement:
-    """The table, with the columns of :func:`table_by_name`."""
+    """Return the table, with the columns of :func:`table_by_name`."""
     number, parameters = _id_of(table)
     return Statement(f"{_TABLES}WHERE t.object_id = {number}", parameters)
 
 
 def tracked_tables() -> Statement:
-    """Every table that CDC tracks and this login sees, with the columns of :func:`table_by_name`."""
+    """Return every visible table that CDC tracks, with the columns of :func:`table_by_name`."""
     return Statement(f"{_TABLES}WHERE t.is_tracked_by_cdc = 1\nORDER BY s.name, t.name")
 
 
@@ -116,7 +119,7 @@ def table_columns(table: TableRef) -> Statement:
 
 
 def code_page(collation: str) -> Statement:
-    """The code page of a collation's char and varchar, as code_page, a text; NULL where it is not known."""
+    """Return the code page of a collation's char and varchar, as code_page, a string; NULL if unknown."""
     return Statement(
         "SELECT CAST(COLLATIONPROPERTY(%(collation)s, 'CodePage') AS nvarchar(20)) AS code_page",
         {"collation": collation},
@@ -124,7 +127,7 @@ def code_page(collation: str) -> Statement:
 
 
 def unique_indexes(table: TableRef) -> Statement:
-    """Key columns of the table's unique indexes, in key order; INCLUDE columns are left out.
+    """Return the key columns of the table's unique indexes, in key order, without INCLUDE columns.
 
     object_id, index_name, index_id, is_primary_key, has_filter, is_disabled, key_ordinal, column_name.
     """
@@ -143,8 +146,9 @@ def unique_indexes(table: TableRef) -> Statement:
 
 
 def row_level_security(table: TableRef) -> Statement:
-    """Enabled security policies that filter the table, as policy_count, and whether this login would see
-    them, as may_see: without VIEW DEFINITION the answer is 0 whatever is there."""
+    """Return the number of enabled security policies on the table, as policy_count, and whether this
+    login could see them, as may_see: without VIEW DEFINITION the count is always 0.
+    """
     number, parameters = _id_of(table)
     return Statement(
         "SELECT COUNT(*) AS policy_count, HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'VIEW DEFINITION') AS may_see\n"
@@ -156,7 +160,7 @@ def row_level_security(table: TableRef) -> Statement:
 
 
 def partitioning(table: TableRef) -> Statement:
-    """The number of partition schemes that the table's rows are laid over, as scheme_count."""
+    """Return the number of partition schemes of the table, as scheme_count."""
     number, parameters = _id_of(table)
     return Statement(
         "SELECT COUNT(*) AS scheme_count\n"
@@ -168,9 +172,9 @@ def partitioning(table: TableRef) -> Statement:
 
 
 def column_permissions(schema: str, name: str, object_id: int | None = None) -> Statement:
-    """Whether this login may SELECT each column: column_name, may_select (1, 0, or NULL for unknown).
+    """Return whether this login may SELECT each column: column_name, may_select (1, 0, or NULL if unknown).
 
-    :param object_id: None lets the server look the name up.
+    :param object_id: None to let the server resolve the name.
     """
     table = _raw(qualified(schema, name))
     number, _ = _id_of(table if object_id is None else object_id)
@@ -185,9 +189,9 @@ def column_permissions(schema: str, name: str, object_id: int | None = None) -> 
 
 
 def may_select(quoted_name: str) -> Statement:
-    """Whether this login may SELECT from an object, as may_select.
+    """Return whether this login may SELECT from an object, as may_select.
 
-    :param quoted_name: as :func:`~.identifiers.qualified` writes it.
+    :param quoted_name: as built by :func:`~.identifiers.qualified`.
     """
     return Statement(
         "SELECT HAS_PERMS_BY_NAME(%(name)s, 'OBJECT', 'SELECT') AS may_select", {"name": _raw(quoted_name)}
@@ -195,13 +199,14 @@ def may_select(quoted_name: str) -> Statement:
 
 
 def may_unmask() -> Statement:
-    """Whether this login reads masked columns of the whole database as they are, as may_unmask."""
+    """Return whether this login reads masked columns of the database unmasked, as may_unmask."""
     return Statement("SELECT HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'UNMASK') AS may_unmask")
 
 
 def role_membership(role: str) -> Statement:
-    """Whether this user is a member of a database role, as is_member (NULL: no such role, or not visible),
-    and of db_owner, whom a gating role does not bind, as is_owner."""
+    """Return whether this user is a member of a database role, as is_member (NULL: no such role, or not
+    visible), and of db_owner, which bypasses a gating role, as is_owner.
+    """
     return Statement(
         "SELECT IS_ROLEMEMBER(CAST(%(role)s AS nvarchar(128))) AS is_member,\n"
         "       IS_ROLEMEMBER('db_owner') AS is_owner",
@@ -210,10 +215,10 @@ def role_membership(role: str) -> Statement:
 
 
 def space_used(table: SourceTable) -> Statement:
-    """Metadata of the table; ``rows`` is a text that may hold blanks. Open to public, reads no row."""
+    """Return the table's metadata; ``rows`` is a string that may contain blanks. Public; reads no row."""
     return Statement("EXEC sys.sp_spaceused @objname = %(table)s", {"table": _raw(table_name(table))})
 
 
 def _raw(quoted: str) -> str:
-    """A quoted name as a value: percent signs are doubled in statement text only."""
+    """Undo the doubling of percent signs in a quoted name, which only statement text needs."""
     return quoted.replace("%%", "%")

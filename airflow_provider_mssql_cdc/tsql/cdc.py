@@ -12,33 +12,35 @@ from airflow_provider_mssql_cdc.model.source_table import PlannedColumn
 from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified, quote_identifier, result_name
 
 NEAR_HOURS = 2
-"""No zone sets its clock back by more: 30, 45 or 60 minutes, Troll station two hours."""
+"""Largest step by which any zone sets its clock back: usually 30 to 60 minutes, two hours at Troll."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerZone:
-    """How the server's local clock becomes UTC; every commit time of ours is read by :meth:`utc`.
+    """Conversion of the server's local time to UTC; :meth:`utc` reads all commit times.
 
-    A local time of the hour that repeats in autumn is read as of its first pass: ``AT TIME ZONE`` presents
-    it "with the offset before the clock change" (learn.microsoft.com, AT TIME ZONE, Remarks).
+    A local time in the repeated hour in autumn is read as of its first pass: ``AT TIME ZONE`` uses the
+    offset before the clock change (Microsoft Learn, "AT TIME ZONE", remarks).
 
-    :param name: a Windows zone as ``CURRENT_TIMEZONE_ID()`` gives it (SQL Server 2022, Azure); None on
-        older servers, where the offset of the moment stands in.
+    :param name: a Windows zone as returned by ``CURRENT_TIMEZONE_ID()`` (SQL Server 2022, Azure); None on
+        older servers, where the current offset is used.
     """
 
     name: str | None = None
 
     def utc(self, local: str) -> str:
-        """T-SQL for a local datetime in UTC, datetime2(3); a named zone needs the parameter ``zone``."""
+        """Return T-SQL for a local datetime in UTC, datetime2(3); a named zone needs the parameter
+        ``zone``.
+        """
         if self.name is None:
             offset = "-DATEPART(tzoffset, SYSDATETIMEOFFSET())"
             return f"CAST(DATEADD(minute, {offset}, {local}) AS datetime2(3))"
         return f"CAST({local} AT TIME ZONE %(zone)s AT TIME ZONE 'UTC' AS datetime2(3))"
 
     def near_change(self, local: str) -> str:
-        """T-SQL: 1 where the clock is set back within :data:`NEAR_HOURS` after a local time, else 0.
+        """Return T-SQL: 1 if the clock is set back within :data:`NEAR_HOURS` after a local time, else 0.
 
-        Only such a time can have a second pass. Without a named zone nothing is known of it.
+        Only such a time can have a second pass. Without a named zone this is unknown, so 0.
         """
         if self.name is None:
             return "0"
@@ -55,7 +57,7 @@ class ServerZone:
 
 
 def instances(source: tuple[str, str] | None = None) -> Statement:
-    """Capture instances that this login may see, all or those of one (schema, table).
+    """Return the capture instances that this login may see, all or those of one (schema, table).
 
     Columns as documented for ``sys.sp_cdc_help_change_data_capture``; LSNs are binary(10) here.
     """
@@ -83,12 +85,12 @@ def ddl_history(capture_instance: str) -> Statement:
 
 
 def max_lsn() -> Statement:
-    """What capture has processed, as max_lsn; NULL on a database that never captured."""
+    """Return what capture has processed, as max_lsn; NULL in a database that never captured."""
     return Statement("SELECT CONVERT(varchar(22), sys.fn_cdc_get_max_lsn(), 1) AS max_lsn")
 
 
 def min_lsn(capture_instance: str) -> Statement:
-    """The instance's low end, as min_lsn; NULL or all-zero when unknown or not visible."""
+    """Return the instance's low endpoint, as min_lsn; NULL or all-zero when unknown or not visible."""
     return Statement(
         "SELECT CONVERT(varchar(22),\n"
         "               sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128))), 1) AS min_lsn",
@@ -97,8 +99,9 @@ def min_lsn(capture_instance: str) -> Statement:
 
 
 def first_mapping_kept(capture_instance: str, zone: ServerZone = ServerZone()) -> Statement:
-    """The first entry of ``cdc.lsn_time_mapping`` at or above the instance's low end: lsn, utc_time,
-    near_change. The low end itself need not be an entry, as long as cleanup has not moved it."""
+    """Return the first entry of ``cdc.lsn_time_mapping`` at or above the instance's low endpoint: lsn,
+    utc_time, near_change. The low endpoint itself is an entry only after cleanup has moved it.
+    """
     return Statement(
         "SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
         f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time,\n"
@@ -111,9 +114,9 @@ def first_mapping_kept(capture_instance: str, zone: ServerZone = ServerZone()) -
 
 
 def read_horizon() -> Statement:
-    """After a read's last row: the server's clock in UTC, as utc_time, and its max LSN, as max_lsn.
+    """Return, for use after a read's last row: the server's UTC clock, as utc_time, and max LSN, as max_lsn.
 
-    And whose clock it is: updateability is READ_ONLY on a replica.
+    updateability tells whose clock it is: READ_ONLY on a replica.
     """
     return Statement(
         "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_time,\n"
@@ -123,7 +126,7 @@ def read_horizon() -> Statement:
 
 
 def server_clock() -> Statement:
-    """The server's clock: utc_time, local_time, and utc_offset_minutes of this moment."""
+    """Return the server's clock: utc_time, local_time, and its current utc_offset_minutes."""
     return Statement(
         "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) AS utc_time,\n"
         "       CONVERT(varchar(27), SYSDATETIME(), 126) AS local_time,\n"
@@ -132,12 +135,12 @@ def server_clock() -> Statement:
 
 
 def server_zone() -> Statement:
-    """The server's Windows time zone, as zone; error 195 before SQL Server 2022."""
+    """Return the server's Windows time zone, as zone; error 195 before SQL Server 2022."""
     return Statement("SELECT CURRENT_TIMEZONE_ID() AS zone")
 
 
 def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
-    """The commit time of an LSN: local_time, utc_time (both NULL where it is not a commit), near_change."""
+    """Return an LSN's commit time: local_time, utc_time (both NULL if it is not a commit), near_change."""
     mapped = "sys.fn_cdc_map_lsn_to_time(CONVERT(binary(10), %(lsn)s, 1))"
     return Statement(
         f"SELECT CONVERT(varchar(23), m.local_time, 126) AS local_time,\n"
@@ -149,12 +152,12 @@ def commit_time(lsn: Lsn, zone: ServerZone = ServerZone()) -> Statement:
 
 
 def history(capture_instance: str, lsns: Sequence[Lsn], zone: ServerZone = ServerZone()) -> Statement:
-    """What tells a server's history from another one's, asked in this order, in one round trip.
+    """Return what distinguishes a server's history from another; queried in this order, in one round trip.
 
     One row: max_lsn; entry_0, entry_1, ... (commit time in UTC of each of ``lsns`` by
-    ``cdc.lsn_time_mapping``, NULL where it has no entry); smallest (its lowest entry); low (of the
-    instance); updateability (READ_WRITE or READ_ONLY). Statements of a batch run one after the other, so
-    an entry that cleanup takes away after ``max_lsn`` was asked is above ``low`` no more.
+    ``cdc.lsn_time_mapping``, NULL if it has no entry); smallest (its lowest entry); low (of the instance);
+    updateability (READ_WRITE or READ_ONLY). Statements of a batch run in sequence, so an entry that cleanup
+    removes after ``max_lsn`` was read is no longer above ``low``.
     """
     entries = [f"@entry_{number}" for number in range(len(lsns))]
     declared = "".join(f", {name} datetime" for name in entries)
@@ -186,7 +189,9 @@ def history(capture_instance: str, lsns: Sequence[Lsn], zone: ServerZone = Serve
 
 
 def newest_mapping(zone: ServerZone = ServerZone()) -> Statement:
-    """The newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, near_change; and utc_now by the clock."""
+    """Return the newest entry of ``cdc.lsn_time_mapping``: lsn, utc_time, near_change; and the clock,
+    utc_now.
+    """
     return Statement(
         "SELECT TOP (1) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
         f"       CONVERT(varchar(23), {zone.utc('m.tran_end_time')}, 126) AS utc_time,\n"
@@ -204,7 +209,7 @@ def change_table(capture_instance: str) -> str:
 
 
 def any_change(capture_instance: str, *, after: Lsn) -> Statement:
-    """One row, ``found``, when the change table has a change above an LSN."""
+    """Return one row, ``found``, when the change table has a change above an LSN."""
     return Statement(
         f"SELECT TOP (1) 1 AS found\nFROM {change_table(capture_instance)} AS c\n"
         "WHERE c.[__$start_lsn] > CONVERT(binary(10), %(after)s, 1)",
@@ -220,11 +225,11 @@ def change_rows(
     until: Lsn,
     has_command_id: bool = True,
 ) -> Statement:
-    """Change rows with a commit LSN in ``(after, until]``, in commit order.
+    """Return change rows with a commit LSN in ``(after, until]``, in commit order.
 
-    Read from the change table itself, which has the command id and does not fail on a purged range:
-    the caller checks the low watermark before and after. ``_start_lsn`` and ``_seqval`` are binary(10),
-    then ``_operation``, ``_command_id`` (NULL on builds without it) and the columns under the lake's names.
+    Read from the change table itself, which has the command id and does not fail on a purged range: the
+    caller checks the low watermark before and after. ``_start_lsn`` and ``_seqval`` are binary(10), followed
+    by ``_operation``, ``_command_id`` (NULL on builds without it) and the columns under the lake's names.
     """
     # Bytes, not text: printing two LSNs per row costs the server more than reading it, and 24 bytes.
     command_id = "c.[__$command_id]" if has_command_id else "CAST(NULL AS int)"
@@ -245,11 +250,13 @@ def change_rows(
 
 
 CLOCK_STEPS = 8
-"""Quarter hours of the wall clock that are asked for on either side of an instant."""
+"""Quarter hours of the wall clock to query on either side of an instant."""
 
 
 def window_commits(window: Window, *, limit: int, zone: ServerZone) -> Statement:
-    """The first ``limit`` commits of a window in order: lsn, utc_time as datetime2(3), near_change."""
+    """Return the first ``limit`` commits of a window in order: lsn, utc_time as datetime2(3),
+    near_change.
+    """
     return Statement(
         f"SELECT TOP ({int(limit)}) CONVERT(varchar(22), m.start_lsn, 1) AS lsn,\n"
         f"       {zone.utc('m.tran_end_time')} AS utc_time,\n"
@@ -263,9 +270,10 @@ def window_commits(window: Window, *, limit: int, zone: ServerZone) -> Statement
 
 
 def wall_clock(at: datetime, zone: str) -> Statement:
-    """The server's local time at quarter hours around an instant: step (number), local_time (style 126).
+    """Return the server's local time at quarter hours around an instant: step (number), local_time (style
+    126).
 
-    :param at: UTC without zone, a quarter of an hour.
+    :param at: UTC without zone, a multiple of 15 minutes.
     """
     steps = ", ".join(f"({step})" for step in range(-CLOCK_STEPS, CLOCK_STEPS + 1))
     moved = "DATEADD(minute, 15 * g.step, CAST(%(at)s AS datetime2(0)))"
@@ -279,12 +287,13 @@ def wall_clock(at: datetime, zone: str) -> Statement:
 
 
 def second_pass(begins: datetime, ends: datetime) -> Statement:
-    """Where the second pass of a repeated stretch of the clock begins, as lsn; NULL where no entry tells.
+    """Return where the second pass of a repeated clock period begins, as lsn; NULL if no entry shows it.
 
-    The first entry of its first third above one of its last third: a fall of ten minutes and more, which no
-    rounding is, and which capture shows when it ran, since it writes an entry every five minutes at least.
+    It is the first entry of the period's first third above an entry of its last third: a step back of ten
+    minutes or more, which is no rounding error. Capture shows it while it runs, since it writes an entry at
+    least every five minutes.
 
-    :param begins: local time without zone, as ``ends``; both whole minutes.
+    :param begins: local time without zone, like ``ends``; both whole minutes.
     """
     third = (ends - begins) / 3
     return Statement(
@@ -308,9 +317,10 @@ def second_pass(begins: datetime, ends: datetime) -> Statement:
 
 
 def commits_around(local: datetime) -> Statement:
-    """The last commit before a local time, as before_lsn, and the first at or after it, as passed_lsn.
+    """Return the last commit before a local time, as before_lsn, and the first at or after it, as
+    passed_lsn.
 
-    :param local: whole seconds, without zone; ISO 8601 reads alike under every DATEFORMAT.
+    :param local: whole seconds, without zone; ISO 8601 does not depend on DATEFORMAT.
     """
     mapped = "CONVERT(varchar(22), sys.fn_cdc_map_time_to_lsn({}, CAST(%(local)s AS datetime)), 1)"
     return Statement(
@@ -321,7 +331,9 @@ def commits_around(local: datetime) -> Statement:
 
 
 def first_entry_past(lsn: Lsn, local: datetime) -> Statement:
-    """The first entry above an LSN with a commit time at or above a local time, as lsn; NULL: not yet."""
+    """Return the first entry above an LSN with a commit time at or above a local time, as lsn; NULL: not
+    yet.
+    """
     return Statement(
         "SELECT CONVERT(varchar(22), MIN(m.start_lsn), 1) AS lsn\n"
         "FROM cdc.lsn_time_mapping AS m\n"
@@ -332,7 +344,7 @@ def first_entry_past(lsn: Lsn, local: datetime) -> Statement:
 
 
 def updateability() -> Statement:
-    """Whether this copy of the database can be written to: READ_WRITE or READ_ONLY (a replica)."""
+    """Return whether this copy of the database is writable: READ_WRITE or READ_ONLY (a replica)."""
     return Statement(
         "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)) AS updateability"
     )

@@ -1,4 +1,4 @@
-"""Predicates that tile a table by key, each piece seekable."""
+"""Predicates that partition a table by key; an index seek can serve each part."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition for WHERE; the empty text is always true.
+    """A condition for WHERE; an empty text is always true.
 
-    Parameters are called ``lo0`` … and ``hi0`` … after the bound and the column's place in the key.
+    Parameters are named ``lo0`` … and ``hi0`` … after the bound and the column's index in the key.
     """
 
     text: str
@@ -26,12 +26,12 @@ class Predicate:
 
     @property
     def where(self) -> str:
-        """The clause with its keyword on a line of its own, or nothing."""
+        """Return the clause with its keyword on its own line, or an empty string."""
         return f"\nWHERE {self.text}" if self.text else ""
 
     @property
     def is_nothing(self) -> bool:
-        """Whether no row can fulfil it, as known without asking the server."""
+        """Return whether the condition is known to match no row."""
         return self.text == NOTHING.text
 
 
@@ -42,7 +42,7 @@ Term = Predicate | bool
 
 
 def all_of(terms: Iterable[Term], *, word: str = "\n  AND ") -> Term:
-    """The terms joined by AND."""
+    """Join terms by AND."""
     conditions: list[Predicate] = []
     for term in terms:
         if term is False:
@@ -53,7 +53,7 @@ def all_of(terms: Iterable[Term], *, word: str = "\n  AND ") -> Term:
 
 
 def any_of(terms: Iterable[Term]) -> Term:
-    """The terms joined by OR, in parentheses where there are several."""
+    """Join terms by OR, in parentheses if there are several."""
     conditions: list[Predicate] = []
     for term in terms:
         if term is True:
@@ -67,7 +67,7 @@ def any_of(terms: Iterable[Term]) -> Term:
 
 
 def as_predicate(term: Term) -> Predicate:
-    """A term as a condition for WHERE."""
+    """Return a term as a condition for WHERE."""
     if isinstance(term, Predicate):
         return term
     return EVERYTHING if term else NOTHING
@@ -80,7 +80,7 @@ def _joined(conditions: Sequence[Predicate], word: str) -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """One bound of a range: comparisons of the key's columns with its values."""
+    """One bound of a range: compares the key's columns with its values."""
 
     columns: Sequence[Column]
     values: Bound
@@ -120,11 +120,11 @@ class _Edge:
         return Predicate(f"({comparison.text} OR {self._column(index)} IS NULL)", comparison.parameters)
 
     def equal_before(self, index: int, *, first: int = 0) -> list[Term]:
-        """The columns from ``first`` up to and without ``index`` have this bound's values."""
+        """Return that the columns from ``first`` to before ``index`` equal this bound's values."""
         return [self.equal(leading) for leading in range(first, index)]
 
     def meets(self, index: int, operator: str, other: _Edge) -> Predicate:
-        """This bound's value against another bound's value of the same column: no row is looked at."""
+        """Compare this bound's value with another bound's of the same column, without reading a row."""
         mine, others = self._bound(index), other._bound(index)
         return Predicate(f"{mine.text} {operator} {others.text}", {**mine.parameters, **others.parameters})
 
@@ -143,10 +143,10 @@ class _Edge:
 
 
 def range_pieces(columns: Sequence[Column], key_range: KeyRange) -> tuple[Predicate, ...]:
-    """The conditions of one range, in key order; each row of it fulfils exactly one of them.
+    """Return the conditions of one range, in key order; each of its rows meets exactly one.
 
     :param columns: the split columns in key order.
-    :raises ValueError: a bound that does not belong to these columns, or a column of a type without order.
+    :raises ValueError: a bound does not belong to these columns, or a column's type has no order.
     """
     lower, upper = key_range.lower, key_range.upper
     if lower is None and upper is None:
@@ -165,9 +165,9 @@ def range_pieces(columns: Sequence[Column], key_range: KeyRange) -> tuple[Predic
 
 
 def at_most(columns: Sequence[Column], upper: Bound) -> Predicate:
-    """The keys up to a bound, those equal to it included: a condition beside a seek, not one to seek by.
+    """Return the keys up to and including a bound: a filter next to a seek, not for seeking.
 
-    The leading column is limited once more on its own: by that a scan ends.
+    The leading column is also limited on its own, which ends a scan.
     """
     _check(columns)
     edge = _Edge(columns, upper, "hi")
@@ -178,10 +178,10 @@ def at_most(columns: Sequence[Column], upper: Bound) -> Predicate:
 
 
 def pieces_from(columns: Sequence[Column], lower: Bound, *, inclusive: bool) -> tuple[Predicate, ...]:
-    """The keys at or above (or strictly above) a bound, in key order: what a seek for the next bound reads.
+    """Return the keys at or above (or strictly above) a bound, in key order, for seeking the next bound.
 
-    The piece number i from the end has equalities on the first i columns and is ordered by the others.
-    Pieces that hold nothing are :data:`NOTHING`, so that there is one piece per column.
+    The i-th piece from the end has equalities on the first i columns and is ordered by the others. Empty
+    pieces are :data:`NOTHING`, so that there is one piece per column.
     """
     _check(columns)
     edge = _Edge(columns, lower, "lo")
@@ -189,7 +189,7 @@ def pieces_from(columns: Sequence[Column], lower: Bound, *, inclusive: bool) -> 
 
 
 def equals(column: Column, value: str | None, name: str) -> Predicate:
-    """The column has this value, NULL included."""
+    """Return that the column has this value, including NULL."""
     if value is None:
         return Predicate(f"{quote_identifier(column.name)} IS NULL")
     bound = typed_bound(column.sql_type, value, name)
@@ -203,9 +203,9 @@ def _check(columns: Sequence[Column]) -> None:
 
 
 def _lower_chain(edge: _Edge, first: int, *, inclusive: bool, prefix: int = 0) -> Iterator[list[Term]]:
-    """Keys at or above the bound whose columns before ``first`` are the bound's, longest prefix first.
+    """Return keys at or above the bound that share its columns before ``first``, longest prefix first.
 
-    :param prefix: columns before this one are compared elsewhere.
+    :param prefix: columns before this index are compared elsewhere.
     """
     last = len(edge.columns) - 1
     for index in range(last, first - 1, -1):
@@ -214,7 +214,7 @@ def _lower_chain(edge: _Edge, first: int, *, inclusive: bool, prefix: int = 0) -
 
 
 def _upper_chain(edge: _Edge, first: int, *, prefix: int = 0) -> Iterator[list[Term]]:
-    """Keys below the bound whose columns before ``first`` are the bound's, shortest prefix first."""
+    """Return keys below the bound that share its columns before ``first``, shortest prefix first."""
     for index in range(first, len(edge.columns)):
         yield [*edge.equal_before(index, first=prefix), edge.below(index)]
 
@@ -240,9 +240,10 @@ def _between(lower: _Edge, upper: _Edge) -> list[Term]:
 
 
 def _equal_after_all(lower: _Edge, upper: _Edge, shared: int) -> Term:
-    """All of the range, when the server holds two values of different text for one.
+    """Return the whole range when the server considers two values of different text equal.
 
-    Not cut further: bounds that this package plans have equal text where the server says so.
+    It is not split further: bounds planned by this package have equal text when the server considers them
+    equal.
     """
     rest = shared + 1
     above = [all_of(terms, word=" AND ") for terms in _lower_chain(lower, rest, inclusive=True, prefix=rest)]
@@ -259,7 +260,7 @@ def _shared_values(lower: Bound, upper: Bound) -> int:
 
 
 def _may_be_equal(lower: _Edge, upper: _Edge, index: int) -> bool:
-    """Whether two different texts can be one value for the server."""
+    """Return whether two different texts may be equal for the server."""
     texts = lower.values[index] is not None and upper.values[index] is not None
     return texts and not is_canonical(lower.columns[index].sql_type)
 

@@ -1,4 +1,4 @@
-"""Statements that set a session up, and transactions."""
+"""Statements for session options and transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_mssql_cdc.tsql.bounds import utf16_units
 from airflow_provider_mssql_cdc.tsql.statement import Statement
 
 LONGEST_TEXT = 2147483647
-"""Bytes of a (max) value; drivers ask for less by default and then cut values without an error."""
+"""Bytes of a (max) value; drivers' defaults are lower and truncate values silently."""
 
 SET_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
 SET_READ_COMMITTED = Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -25,7 +25,7 @@ NEEDED = (
     "SET ROWCOUNT 0",
     f"SET TEXTSIZE {LONGEST_TEXT}",
 )
-"""Without these, rows are cut, rolled back or seen too early, so a server has to take them."""
+"""Required options: without them values are truncated, or rows are rolled back or read uncommitted."""
 
 STATED = (
     # First, because under FMTONLY nothing else is carried out, and results come without their rows.
@@ -42,7 +42,7 @@ STATED = (
     "SET QUOTED_IDENTIFIER ON",
     "SET NUMERIC_ROUNDABORT OFF",
 )
-"""What the statements mean; a server that has no such option behaves as it always does."""
+"""Options that fix the meaning of statements; optional, since a server without one has a fixed behaviour."""
 
 _OPTIONS = {
     "IMPLICIT_TRANSACTIONS": (2, False),
@@ -55,12 +55,12 @@ _OPTIONS = {
     "NUMERIC_ROUNDABORT": (8192, False),
     "XACT_ABORT": (16384, True),
 }
-"""Bits of @@OPTIONS, by Microsoft's page "Server configuration: user options", and how they have to be."""
+"""Required bits of @@OPTIONS (Microsoft Learn, "Server configuration: user options")."""
 
 FIRST_WITH_ZONE = 16
 
 READ_UNCOMMITTED = 1
-"""In ``transaction_isolation_level``, by Microsoft's page "sys.dm_exec_sessions"; 2 is READ COMMITTED."""
+"""Value of ``transaction_isolation_level`` for READ COMMITTED (Microsoft Learn, "sys.dm_exec_sessions")."""
 
 _GLOBALS = "@@TEXTSIZE AS size_of_text, @@TRANCOUNT AS open_transactions, @@LOCK_TIMEOUT AS lock_wait_ms"
 _LEVELS = (
@@ -79,7 +79,7 @@ _TEXTS = f"CASE WHEN {_EURO} = 0x4100AC20 THEN 1 ELSE 0 END AS utf16"
 
 
 def set_lock_timeout(milliseconds: int) -> Statement:
-    """How long a statement waits for a lock before error 1222; -1 waits for ever.
+    """Set how long a statement waits for a lock before error 1222; -1 for no limit.
 
     :raises ValueError: a number below -1.
     """
@@ -89,30 +89,32 @@ def set_lock_timeout(milliseconds: int) -> Statement:
 
 
 def globals_in_effect() -> Statement:
-    """What every T-SQL engine can say of its session: size_of_text, open_transactions, lock_wait_ms."""
+    """Return what every T-SQL engine reports: size_of_text, open_transactions, lock_wait_ms."""
     return Statement(f"SELECT {_GLOBALS}")
 
 
 def options_in_effect() -> Statement:
-    """The bits of @@OPTIONS, as option_bits."""
+    """Return the bits of @@OPTIONS, as option_bits."""
     return Statement("SELECT @@OPTIONS AS option_bits")
 
 
 def levels_in_effect() -> Statement:
-    """The session's own row of ``sys.dm_exec_sessions``, which every login may see: isolation_level,
-    date_order, language_name."""
+    """Return the session's own row of ``sys.dm_exec_sessions``, visible to every login: isolation_level,
+    date_order, language_name.
+    """
     return Statement(f"SELECT {_LEVELS}\nFROM sys.dm_exec_sessions AS s\nWHERE s.session_id = @@SPID")
 
 
 def texts_in_effect() -> Statement:
-    """Whether a text cast to varbinary gives its UTF-16 units, as utf16 (1 or 0)."""
+    """Return whether casting a string to varbinary gives its UTF-16 units, as utf16 (1 or 0)."""
     return Statement(f"SELECT {_TEXTS}")
 
 
 def set_up(lock_timeout_ms: int) -> Statement:
-    """All settings in one batch, then what the server has now made of them, in one row: the columns of
-    :func:`globals_in_effect`, :func:`options_in_effect`, :func:`levels_in_effect` (NULL: not shown) and
-    :func:`texts_in_effect`, and of which version and edition the server is."""
+    """Return all options in one batch, then their effective state in one row: the columns of
+    :func:`globals_in_effect`, :func:`options_in_effect`, :func:`levels_in_effect` (NULL if not
+    visible) and :func:`texts_in_effect`, and the server's version and edition.
+    """
     settings = (*STATED, *NEEDED, set_lock_timeout(lock_timeout_ms).text)
     stated = ";\n".join(settings)
     return Statement(
@@ -125,13 +127,13 @@ def set_up(lock_timeout_ms: int) -> Statement:
 
 
 def needed_settings() -> Statement:
-    """The settings without which nothing may be read, in one batch."""
+    """Return the required options in one batch."""
     return Statement(";\n".join(NEEDED))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What a server said of its session; None where it cannot tell."""
+    """The state that a server reports for its session; None for unknown values."""
 
     size_of_text: int | None = None
     open_transactions: int | None = None
@@ -150,10 +152,10 @@ class SessionState:
 
     @property
     def knows_zone(self) -> bool | None:
-        """Whether the server has CURRENT_TIMEZONE_ID; None where it did not say what it is.
+        """Return whether the server has CURRENT_TIMEZONE_ID; None if its version is unknown.
 
-        "SQL Server 2022 (16.x) and later versions, Azure SQL Database, Azure SQL Managed Instance"
-        (learn.microsoft.com, CURRENT_TIMEZONE_ID); both of Azure's say "SQL Azure", and version 12.
+        It exists in SQL Server 2022 (16.x) and later, Azure SQL Database and Azure SQL Managed Instance
+        (Microsoft Learn, "CURRENT_TIMEZONE_ID"); both of Azure's report "SQL Azure" and version 12.
         """
         if self.product_version is None:
             return None
@@ -161,7 +163,7 @@ class SessionState:
         return self.edition == "SQL Azure" or (major.isdecimal() and int(major) >= FIRST_WITH_ZONE)
 
     def wrong(self) -> tuple[str, ...]:
-        """Settings that are not in effect although they were made, and without which rows go wrong."""
+        """Return required options that are not in effect although they were set."""
         found = []
         if self.size_of_text not in (None, -1, LONGEST_TEXT):
             found.append(f"TEXTSIZE is {self.size_of_text}, so long values would be cut")
@@ -174,7 +176,7 @@ class SessionState:
         return tuple(found)
 
     def other(self) -> tuple[str, ...]:
-        """Settings that are not in effect, by name, that change what a statement means at its edges."""
+        """Return optional settings not in effect that change a statement's meaning in edge cases."""
         bits = self.option_bits
         found = [] if bits is None else [n for n, (b, on) in _OPTIONS.items() if bool(bits & b) is not on]
         if self.date_order not in (None, "mdy"):

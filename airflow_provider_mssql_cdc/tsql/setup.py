@@ -1,8 +1,8 @@
-"""What a db_owner runs before a first load: change data capture, a login, and the least rights it needs.
+"""What a db_owner runs before the first load: CDC, a login, and the least privileges that it needs.
 
-Text for people and their tools, not for a driver: batches to be separated by ``GO``, each of which can be
-run again. The procedures' arguments are those of Microsoft's pages on ``sys.sp_cdc_enable_db`` and
-``sys.sp_cdc_enable_table``; contained users of Azure SQL Database are in its page on CREATE USER.
+A script for sqlcmd or SSMS: batches separated by ``GO``, each idempotent. The procedures' arguments are
+documented in Microsoft Learn, "sys.sp_cdc_enable_db" and "sys.sp_cdc_enable_table"; contained users of Azure
+SQL Database in "CREATE USER".
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _BEFORE = {
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A database, the tables of it that are to be loaded, and who loads them.
+    """A database, its tables to load, and the login that loads them.
 
     :param tables: (schema, name) each.
     :param login: the login, and the database user of the same name; with a backslash a Windows login.
     :param role: the gating role of the capture instances; None for none.
     :param target: where the database runs.
-    :param suffix: ends the names of the capture instances. Not empty, a table that has an instance gets
-        its second one, as after a change of its columns.
-    :raises ValueError: a name that cannot be used, in a sentence.
+    :param suffix: appended to the names of the capture instances. If not empty, a table that has an instance
+        gets a second one, as after a change of its columns.
+    :raises ValueError: an invalid name.
     """
 
     database: str
@@ -70,12 +70,12 @@ class Setup:
 
 
 def setup_script(setup: Setup) -> str:
-    """The batches as one text, each ended by ``GO``."""
+    """Return the batches as one script, each followed by ``GO``."""
     return "".join(f"{batch}\nGO\n" for batch in setup_batches(setup))
 
 
 def setup_batches(setup: Setup) -> Iterator[str]:
-    """CDC on the database, the login and its user, the role, then each table with its grants."""
+    """Return the batches: CDC on the database, the login and user, the role, each table with its grants."""
     yield _BEFORE[setup.target]
     if setup.target != "azure-sql-database":
         yield f"USE {shown(setup.database)};"
@@ -114,7 +114,9 @@ def _no_user(name: str) -> str:
 
 
 def _enable(setup: Setup, schema: str, table: str) -> str:
-    """Net changes are left off: they cost an index on the change table, and nothing here reads them."""
+    """Enable CDC on a table without net changes, which need an index on the change table and are not
+    read.
+    """
     instance = _literal(setup.instance_of(schema, table))
     role = "NULL" if setup.role is None else _literal(setup.role)
     return (

@@ -1,4 +1,4 @@
-"""SELECT of a key range, and the questions about a key that bounds are found by."""
+"""SELECT of a key range, and key queries for finding bounds."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from airflow_provider_mssql_cdc.tsql.statement import Statement, qualified, quot
 
 
 def key_ends(table: SourceTable, column: Column) -> Statement:
-    """MIN and MAX of one column, as lowest and highest; NULL for an empty table.
+    """Return MIN and MAX of one column, as lowest and highest; NULL for an empty table.
 
-    Two scalar subqueries are two seeks; in one SELECT they may scan. bit has neither: use
+    Two scalar subqueries are two seeks; in one SELECT they may scan. bit supports neither: use
     :func:`first_key`.
     """
     name = quote_identifier(column.name)
@@ -48,7 +48,7 @@ def key_ends(table: SourceTable, column: Column) -> Statement:
 
 
 def first_key(table: SourceTable, columns: Sequence[Column], *, descending: bool = False) -> Statement:
-    """The smallest (or largest) key of a table, NULLs first; no row for an empty table."""
+    """Return the smallest (or largest) key of a table, NULLs first; no row for an empty table."""
     select_list = ", ".join(
         f"{key_text(column, quote_identifier(column.name))} AS k{index}"
         for index, column in enumerate(columns)
@@ -67,17 +67,16 @@ def seek_key(
     inclusive: bool = True,
     upper: Bound | None = None,
 ) -> Statement | None:
-    """The last of the first ``rows`` keys of one seekable piece at or above a bound; None for a piece
-    that cannot hold a row.
+    """Return the last of the first ``rows`` keys of one seekable piece, from a bound; None if it is empty.
 
     The piece shares the bound's first ``depth`` values and is ordered by the other columns, so it is one
-    ordered scan of an index that stops after ``rows`` keys: no sort, and no key is read twice when the
-    search goes on in the next piece (``depth - 1``) with what is left.
+    ordered index scan that stops after ``rows`` keys: no sort, and no key is read twice when the search
+    continues in the next piece (``depth - 1``).
 
-    :param upper: keys above it are not there; those equal to it are.
+    :param upper: inclusive upper bound of the keys.
 
     One row or none: ``k<depth>`` … of the columns that the piece does not share, ``keys_read``, and
-    ``is_lower`` (1 when the key is the bound itself, which repeats then).
+    ``is_lower`` (1 when the key is the bound itself, which then repeats).
     """
     piece = pieces_from(columns, lower, inclusive=inclusive)[len(columns) - 1 - depth]
     if piece.is_nothing:
@@ -106,7 +105,9 @@ def seek_key(
 
 
 def _is_lower(columns: Sequence[Column], lower: Bound, *, depth: int, inclusive: bool) -> Predicate:
-    """Only the piece that shares all values but the last, and includes it, can find the bound itself."""
+    """Return T-SQL that detects the bound itself; only the piece sharing all values but the last finds
+    it.
+    """
     last = len(columns) - 1
     if depth < last or not inclusive:
         return Predicate("0")
@@ -115,7 +116,9 @@ def _is_lower(columns: Sequence[Column], lower: Bound, *, depth: int, inclusive:
 
 
 def ends_within(table: SourceTable, column: Column, *, lower: str, upper: str) -> Statement:
-    """The smallest and the largest key in ``[lower, upper]``, as lowest and highest; NULL where none is."""
+    """Return the smallest and largest key in ``[lower, upper]``, as lowest and highest; NULL if there is
+    none.
+    """
     name = quote_identifier(column.name)
     low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
     inside = f"FROM {table_name(table)} WHERE {name} >= {low.text} AND {name} <= {high.text}"
@@ -127,7 +130,7 @@ def ends_within(table: SourceTable, column: Column, *, lower: str, upper: str) -
 
 
 def count_keys(table: SourceTable, columns: Sequence[Column]) -> Statement:
-    """Whether columns identify a row: row_count against key_count (distinct for the server)."""
+    """Return row_count and key_count (distinct by the server): equal when the columns identify a row."""
     names = ", ".join(quote_identifier(column.name) for column in columns)
     name = table_name(table)
     return Statement(
@@ -137,12 +140,11 @@ def count_keys(table: SourceTable, columns: Sequence[Column]) -> Statement:
 
 
 def count_slices(table: SourceTable, column: Column, *, lower: str, upper: str, width: int) -> Statement:
-    """Rows per slice of a grid over one whole-number or date key, in ``[lower, upper]``.
+    """Count rows per slice of a grid over one integer or date key, in ``[lower, upper]``.
 
-    slice (0 for ``[lower, lower + width)`` and so on), row_count; empty slices are missing. The caller
-    chooses ``lower`` and ``upper`` so that their distance is a bigint (at most 2**63 - 1); for dates the
-    unit is a day. The width is cast: a literal above 2**31 - 1 is a decimal, and dividing by one leaves
-    fractions.
+    slice (0 for ``[lower, lower + width)`` and so on), row_count; empty slices are missing. The distance of
+    ``lower`` and ``upper`` must be a bigint (at most 2**63 - 1); for dates the unit is a day. The width is
+    cast: a literal above 2**31 - 1 is a decimal, and dividing by one leaves fractions.
     """
     name = quote_identifier(column.name)
     low, high = (typed_bound(column.sql_type, text, end) for text, end in ((lower, "lo0"), (upper, "hi0")))
@@ -183,16 +185,16 @@ _BYTES = {"uniqueidentifier": 16, "rowversion": 8, "tinyint": 1, "smallint": 2, 
 
 
 def projection(column: Column) -> str:
-    """T-SQL that reads a column as it is planned; most types are read as they are."""
+    """Return T-SQL that reads a column as planned; most types need no conversion."""
     return _projected(column.sql_type, utf16=column.utf16).replace("{0}", quote_identifier(column.name))
 
 
 def cast_projection(source: Column, target: SqlType) -> str:
-    """T-SQL for a cast that the user asked for.
+    """Return T-SQL for a cast requested by the user.
 
-    A cast to a char type prints what a key bound prints (all digits, ISO 8601, hex), never the text of
-    the server's default style, which drops seconds of a datetime. Texts are read as Unicode whatever the
-    target's code page. A text or bytes that the target would cut make the statement fail.
+    A cast to a char type prints the same text as a key bound (all digits, ISO 8601, hex), never the server's
+    default style, which drops seconds of a datetime. Strings are read as Unicode whatever the target's code
+    page. If the target would truncate a string or binary value, the statement fails.
     """
     column, sql_type = quote_identifier(source.name), source.sql_type
     if target.name in CHAR_TYPES and sql_type.name not in CHAR_TYPES and is_bindable(sql_type):
@@ -209,7 +211,7 @@ def cast_projection(source: Column, target: SqlType) -> str:
 
 
 def _holds(target: SqlType, source: SqlType) -> bool:
-    """Whether a target of the same family has room for every value of the source."""
+    """Return whether a target of the same family can hold every value of the source."""
     if target.is_max:
         return True
     if source.name in _BYTES:
@@ -223,9 +225,9 @@ def _units(sql_type: SqlType) -> int:
 
 
 def _whole(column: str, read: str, *, wide: str, limit: SqlType | None) -> str:
-    """Return a cast that fails (error 245) where CAST would cut the value silently.
+    """Return a cast that fails (error 245) where CAST would truncate the value silently.
 
-    The failing branch depends on the column, so that no optimizer evaluates it beforehand.
+    The failing branch depends on the column, so no optimizer evaluates it in advance.
     """
     if limit is None:
         return f"CAST({column} AS {read})"
@@ -248,7 +250,7 @@ def _projected(sql_type: SqlType, *, utf16: bool) -> str:
 def select_range(
     table: SourceTable, columns: Sequence[PlannedColumn], split_by: Sequence[Column], key_range: KeyRange
 ) -> Statement:
-    """The rows of one range, in no order; result columns carry the lake's names, in the planned order."""
+    """Return the rows of one range, unordered; result columns have the lake's names, in planned order."""
     select_list = ",\n       ".join(
         f"{column.projection} AS {quote_identifier(result_name(column.lake.name))}" for column in columns
     )
@@ -260,7 +262,7 @@ def select_range(
 def select_keys(
     table: SourceTable, columns: Sequence[PlannedColumn], key: Sequence[Column], keys: Sequence[Bound]
 ) -> Statement:
-    """The rows of some keys, as the server compares them; result columns as those of :func:`select_range`.
+    """Return the rows of some keys, by the server's comparison; result columns as in :func:`select_range`.
 
     :param keys: at least one, without NULLs; a statement has at most 2,100 parameters.
     """
@@ -294,7 +296,7 @@ def _any_of_keys(key: Sequence[Column], keys: Sequence[Bound]) -> Predicate:
 
 
 def count_range(table: SourceTable, split_by: Sequence[Column], key_range: KeyRange) -> Statement:
-    """The number of rows of one range, as ``row_count``."""
+    """Return the number of rows of one range, as ``row_count``."""
     pieces = range_pieces(split_by, key_range)
     counts = "\nUNION ALL\n".join(
         f"SELECT COUNT_BIG(*) AS [__$n] FROM {table_name(table)}{piece.where}" for piece in pieces
@@ -304,10 +306,10 @@ def count_range(table: SourceTable, split_by: Sequence[Column], key_range: KeyRa
 
 
 def table_name(table: SourceTable) -> str:
-    """``[schema].[table]``; the database is the connection's."""
+    """Return ``[schema].[table]``; the database is the connection's."""
     return qualified(table.schema, table.name)
 
 
 def merged_parameters(pieces: Iterable[Predicate]) -> dict[str, str | int]:
-    """The parameters of several pieces of one statement; a bound has one name in all of them."""
+    """Merge the parameters of several pieces of one statement; a bound has one name in all of them."""
     return {name: value for piece in pieces for name, value in piece.parameters.items()}

@@ -1,4 +1,4 @@
-"""A statement: text and parameters as one value, identifiers quoted, and how a driver takes it."""
+"""Statements: text and parameters as one value, quoted identifiers, and conversion for each driver."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_provider_mssql_cdc.model.names import is_name
 
 
 def quote_identifier(name: str) -> str:
-    """``[name]`` with ``]`` doubled, and ``%`` doubled for the drivers' parameter markers.
+    """Return ``[name]`` with ``]`` doubled, and ``%`` doubled for the drivers' parameter markers.
 
-    :raises ValueError: the empty name, one above 128 characters or one with a NUL; SQL Server has none.
+    :raises ValueError: an empty name, one above 128 characters or one with a NUL; SQL Server allows none.
     """
     if not is_name(name):
         raise ValueError(f"not a SQL Server identifier: {name!r}")
@@ -23,20 +23,20 @@ def quote_identifier(name: str) -> str:
 
 
 def qualified(*names: str) -> str:
-    """``[schema].[table]`` and longer chains."""
+    """Return ``[schema].[table]`` or a longer chain."""
     return ".".join(quote_identifier(name) for name in names)
 
 
 def shown(name: str) -> str:
-    """A quoted name for messages and comments, where percent signs stand alone."""
+    """Return a quoted name for messages and comments, without doubled percent signs."""
     return quote_identifier(name).replace("%%", "%")
 
 
 def result_name(lake_name: str) -> str:
-    """What a result column is called for a column of the lake: its name there, or a short one of its own.
+    """Return the result column's name for a lake column: its own, or a short unique one.
 
-    A name in the lake may be longer than an identifier: each blank of a source's name takes seven
-    characters there.
+    A name in the lake may be longer than an identifier: each blank of a source name is encoded by seven
+    characters.
     """
     if is_name(lake_name):
         return lake_name
@@ -50,8 +50,8 @@ _NO_PARAMETERS: Mapping[str, str | int] = MappingProxyType({})
 class Statement:
     """T-SQL with ``%(name)s`` markers, the one style that pymssql and mssql-python share.
 
-    A literal percent sign is doubled in ``text`` (:func:`~.identifiers.quote_identifier` does it), in
-    statements without parameters too, so that every reader treats every statement alike.
+    A literal percent sign is doubled in ``text`` (:func:`~.identifiers.quote_identifier` does it), even
+    without parameters, so that every reader handles every statement the same way.
     """
 
     text: str
@@ -62,7 +62,7 @@ _MARKER = re.compile(r"%%|%\((\w+)\)s")
 
 
 def with_question_marks(statement: Statement) -> tuple[str, tuple[str | int, ...]]:
-    """The text with ``?`` for each marker, and the values in that order (ODBC's way).
+    """Return the text with ``?`` for each marker, and the values in that order, as ODBC needs them.
 
     :raises KeyError: a marker without a parameter.
     """
@@ -78,10 +78,10 @@ def with_question_marks(statement: Statement) -> tuple[str, tuple[str | int, ...
 
 
 def with_literals(statement: Statement) -> str:
-    """The text with each value as a literal, for the driver that has no parameters on the wire.
+    """Return the text with each value as a literal, for the driver without wire-level parameters.
 
     :raises KeyError: a marker without a parameter.
-    :raises ValueError: a value that no literal holds.
+    :raises ValueError: a value that has no literal.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -91,9 +91,9 @@ def with_literals(statement: Statement) -> str:
 
 
 def literal(value: str | int) -> str:
-    """``N'it''s'`` or ``-5``; a negative number is set off, so that no ``--`` can arise.
+    """Return ``N'it''s'`` or ``-5``; a blank precedes a negative number, so that no ``--`` can arise.
 
-    :raises ValueError: a text with a NUL, which ends a statement for db-lib.
+    :raises ValueError: a string with a NUL, which ends a statement for db-lib.
     """
     if isinstance(value, int):
         return f" {value:d}" if value < 0 else f"{value:d}"
@@ -103,11 +103,11 @@ def literal(value: str | int) -> str:
 
 
 def counted(statement: Statement) -> Statement:
-    """The statement and, as a second result of the same batch, how many rows the server sent.
+    """Add a second result to the batch: the number of rows that the server sent.
 
-    ODBC Driver 18 takes a connection that closes between two rows for the end of the rows, without an
-    error; rows are complete only when this number arrives and agrees. A table without a key is one range, of
-    any number of rows, and @@ROWCOUNT ends at 2,147,483,647: Microsoft's page on it says ROWCOUNT_BIG then.
+    ODBC Driver 18 treats a connection closed between two rows as the end of the rows, without an error; the
+    rows are complete only if this number arrives and matches. A table without a key is one range of any
+    size, and @@ROWCOUNT is an int, so ROWCOUNT_BIG is used (Microsoft Learn, "@@ROWCOUNT").
     """
     return Statement(f"{statement.text};\nSELECT ROWCOUNT_BIG() AS [__$sent]", statement.parameters)
 
@@ -116,17 +116,18 @@ ENDED = "__$ended"
 
 
 def with_end(statement: Statement) -> Statement:
-    """The statement and, as a last result of the same batch, a mark: the results before it are whole.
+    """Add a last result to the batch, an end marker: all results before it are complete.
 
-    For small results, which ODBC Driver 18 cuts short in the same way; a procedure's cannot be counted.
+    For small results, which ODBC Driver 18 can truncate in the same way; a procedure's rows cannot be
+    counted.
     """
     return Statement(f"{statement.text};\nSELECT 1 AS [{ENDED}]", statement.parameters)
 
 
 def in_one_batch(statements: Sequence[Statement]) -> Statement:
-    """Several statements with small results as one round trip; after each the mark, with its number from 1.
+    """Combine statements with small results into one round trip; a numbered marker, from 1, follows each.
 
-    A procedure may have several results or none: what stands between two marks is one statement's answer.
+    A procedure may have several results or none: everything between two markers belongs to one statement.
     """
     texts: list[str] = []
     parameters: dict[str, str | int] = {}

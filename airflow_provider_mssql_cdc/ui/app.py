@@ -1,8 +1,8 @@
 """The page's web application, mounted into Airflow's API server.
 
-A mounted application is open to everybody unless each of its routes asks for a user, and what reads
-``request.app.state`` finds this application's, not Airflow's: so a route depends on ``GetUserDep``, and the
-auth manager comes from ``get_auth_manager()``.
+Routes of a mounted application are public unless each route requires a user, and code that reads
+``request.app.state`` finds this application's state, not Airflow's: so a route depends on ``GetUserDep``,
+and the auth manager comes from ``get_auth_manager()``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HEADERS = {
 
 
 def make_app() -> FastAPI:
-    """The application; one per API server process."""
+    """Create the application; one per API server process."""
     app = FastAPI(title="SQL Server CDC", docs_url=None, redoc_url=None, openapi_url=None)
     reader = FactsReader()
 
@@ -90,10 +90,10 @@ def make_app() -> FastAPI:
 
 
 def _readable(user: Any) -> set[str]:
-    """DAGs that this user may read, as Airflow's auth manager says."""
+    """Return the DAGs that Airflow's auth manager lets this user read."""
     return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
 
 
 def _failed(table: TableOverview, failed: Mapping[tuple[str, str], FailedTask]) -> FailedTask | None:
-    """The first of the tasks that write this table's facts that failed."""
+    """Return the first failed task among those that write this table's facts."""
     return next((failed[task] for task in table.tasks if task in failed), None)

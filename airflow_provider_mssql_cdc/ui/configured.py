@@ -1,4 +1,4 @@
-"""The facts tables that ``[mssql_cdc] facts`` names, read once per version of each."""
+"""The facts tables listed in ``[mssql_cdc] facts``, read once per Delta version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECTION, OPTION = "mssql_cdc", "facts"
 
 @dataclass(frozen=True, slots=True)
 class FactsSource:
-    """One entry of the configuration: where a facts table is, and the connection of its object store."""
+    """One entry of the configuration: the facts table's location, and the connection of its object store."""
 
     path: str
     delta_conn_id: str | None = None
@@ -32,18 +32,18 @@ class FactsSource:
 
 @dataclass(slots=True)
 class Look:
-    """What all facts tables hold now, and which of them could not be read."""
+    """Content of all facts tables, and the ones that could not be read."""
 
     tables: list[tuple[StoredFacts, TableOverview]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def configured_facts(text: str) -> tuple[FactsSource, ...]:
-    """Read the option: paths, or objects of a path and a connection id, as a JSON list; or one path.
+    """Parse the option: a JSON list of paths, or of objects with a path and a connection id; or one path.
 
     ``["/lake/ops/facts", {"path": "s3://lake/ops/facts", "delta_conn_id": "lake"}]``
 
-    :raises ConfigurationError: names the entry that cannot be used.
+    :raises ConfigurationError: names the invalid entry.
     """
     text = text.strip()
     if not text:
@@ -72,14 +72,14 @@ def _is_known(entry: Mapping[str, object]) -> bool:
 
 
 class FactsReader:
-    """Overviews of all configured facts tables; a table is read again when its Delta version has moved."""
+    """Overviews of all configured facts tables; a table is read again when its Delta version changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: dict[FactsSource, tuple[StoredFacts, list[TableOverview]]] = {}
 
     def look(self) -> Look:
-        """Read what has changed since the last call. A facts table that fails is a problem, not an error."""
+        """Read what changed since the last call. A facts table that fails is reported, not raised."""
         found = Look()
         try:
             sources = configured_facts(conf.get(SECTION, OPTION, fallback=""))

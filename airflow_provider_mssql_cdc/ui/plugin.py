@@ -16,8 +16,8 @@ PREFIX = "/mssql-cdc"
 class MssqlCdcPlugin(AirflowPlugin):
     """The page, in the navigation and on each DAG.
 
-    Scheduler, workers and triggerer load plugins too, so the application is made when it is asked for, which
-    the API server alone does.
+    Scheduler, workers and triggerer load plugins too; the application is created on first access, which only
+    the API server does.
     """
 
     name = "mssql_cdc"

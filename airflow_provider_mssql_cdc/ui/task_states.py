@@ -1,4 +1,4 @@
-"""Which tasks failed in the newest run of their DAG, from Airflow's own database."""
+"""Failed tasks in the newest run of each DAG, from Airflow's metadata database."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider_mssql_cdc.ui.views import FailedTask
 
 
 def failed_tasks(dag_ids: Collection[str]) -> dict[tuple[str, str], FailedTask]:
-    """By DAG and task: a task that failed in the newest run of its DAG; of a mapped task its first index.
+    """Return tasks that failed in their DAG's newest run, by DAG and task; of a mapped task the first index.
 
-    A task whose upstream failed has failed nothing itself.
+    A task in state upstream_failed is not included.
     """
     if not dag_ids:
         return {}

@@ -1,4 +1,4 @@
-"""What the page shows, as JSON: values in, values out."""
+"""The page's content as JSON: pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.planning.overview import TableOverview
 Level = Literal["bad", "warn", "busy", "good"]
 
 LITTLE_HEADROOM_HOURS = 12.0
-"""Below it a table that follows is a warning: a night without a run would lose changes."""
+"""Below this headroom a followed table is a warning: a night without a run would lose changes."""
 
 _REMEDIES = {
     "gap": "Changes were lost. Trigger the load with resnapshot=True; until then silver stays as it was.",
@@ -36,19 +36,19 @@ class FailedTask:
 
 
 def table_id(table: TableOverview) -> str:
-    """Names a bronze table in the page's addresses: 16 hex digits."""
+    """Return 16 hex digits that identify a bronze table in the page's URLs."""
     return hashlib.sha256(table.bronze.encode()).hexdigest()[:16]
 
 
 def is_visible(table: TableOverview, readable: Collection[str]) -> bool:
-    """Whether a user may see a table: one of the DAGs that wrote its facts is one that the user may read."""
+    """Return whether a user may see a table: the user must be able to read a DAG that wrote its facts."""
     return any(dag_id in readable for dag_id in table.dag_ids)
 
 
 def table_view(table: TableOverview, *, failed: FailedTask | None, at: datetime) -> dict[str, Any]:
-    """One line of the page.
+    """Return one line of the page.
 
-    ``state`` is the word that is shown, ``level`` how urgent it is, ``remedy`` what to do.
+    ``state`` is the displayed word, ``level`` its urgency, ``remedy`` the recommended action.
     """
     state, level = _state(table, failed)
     return {
@@ -66,7 +66,7 @@ _LEVELS: tuple[Level, ...] = ("bad", "warn", "busy", "good")
 
 
 def sorted_views(views: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Worst first; among equals the table whose changes are purged first."""
+    """Return views worst first; ties by the table whose changes are purged first."""
 
     def urgency(view: Mapping[str, Any]) -> tuple[int, float, str]:
         hours = view["headroom_hours"]
@@ -87,7 +87,7 @@ def _state(table: TableOverview, failed: FailedTask | None) -> tuple[str, Level]
 
 
 def detail_view(rows: Sequence[FactsRow], readable: Collection[str]) -> dict[str, Any]:
-    """A table's own page: its newest facts of readable DAGs, and series for its charts, oldest first."""
+    """Return a table's page: its newest facts of readable DAGs, and series for its charts, oldest first."""
     mine = [row for row in rows if row.dag_id in readable]
     return {
         "facts": [_fact(row) for row in mine],

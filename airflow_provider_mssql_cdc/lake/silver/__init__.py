@@ -1,1 +1,1 @@
-"""Silver: the current state of one source table, kept from its bronze table."""
+"""Silver: the current state of one source table, maintained from its bronze table."""

@@ -1,4 +1,4 @@
-"""Keys that one commit both adds and removes: what each of its commits leaves of them."""
+"""Keys that one commit both adds and removes: what each of their commits leaves."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Scan = Callable[[Sequence[str], str | None], Iterator[pa.Table]]
 
 
 class _TooManyKeys(Exception):
-    """What one commit did to these keys does not fit into the bound."""
+    """The rows of one commit for these keys exceed the memory limit."""
 
 
 def decide(
     keys: KeySet, scan: Scan, *, compared: Sequence[str], collected_bytes: int = COLLECTED_BYTES
 ) -> list[Presence]:
-    """For each key whether it is there after all of its commits; AS_BEFORE when each of them leaves it open.
+    """Return for each key whether it exists after all of its commits; AS_BEFORE if none of them decides.
 
-    :param scan: gives the rows of other keys too.
+    :param scan: yields change rows; may include other keys.
     :param compared: columns by which two images are compared.
     """
     try:
@@ -66,9 +66,9 @@ def _decide(keys: KeySet, scan: Scan, *, compared: Sequence[str], collected_byte
 
 
 class _Commits:
-    """Change rows of some keys: the different ones of each commit, and the images it added and removed last.
+    """Change rows of some keys: the distinct rows of each commit, and its last added and removed images.
 
-    :param divisible: whether there are fewer keys to look for.
+    :param divisible: whether the work can be split into fewer keys.
     """
 
     def __init__(self, compared: Sequence[str], *, collected_bytes: int, divisible: bool) -> None:
@@ -78,7 +78,7 @@ class _Commits:
         self._images: list[pa.Table] = []
         self._size, self._reduced = 0, 0
         self.above: str | None = None
-        """Only commits above this one are held; None when all are."""
+        """Only commits above this LSN are kept; None for all."""
 
     def add(self, rows: pa.Table, positions: pa.Array | pa.ChunkedArray) -> None:
         adds = pc.is_in(rows.column("_operation"), value_set=several(ADDS, pa.int32()))
@@ -93,7 +93,7 @@ class _Commits:
             self._reduce()
 
     def verdicts(self) -> Iterator[tuple[int, Presence]]:
-        """What each commit does to each key, in the order of keys and commits."""
+        """Return each commit's effect on each key, ordered by key and commit."""
         self._reduce()
         if not self._different:
             return
@@ -112,7 +112,7 @@ class _Commits:
             )
 
     def _same_images(self) -> Iterator[bool]:
-        """For each commit that adds and removes, in order, whether the last image of both is the same."""
+        """Return, for each commit that adds and removes, whether the last images of both are equal."""
         images = self._images[0]
         pairs = _starts_of_pairs(images)
         equal = pa.repeat(one(True, pa.bool_())[0], len(pairs))
@@ -124,7 +124,7 @@ class _Commits:
         yield from equal.to_pylist()
 
     def _reduce(self) -> None:
-        """Each change row once, two images a commit; then fewer commits where that is too much."""
+        """Keep distinct change rows and two images per commit; if still too large, fewer commits."""
         if not self._different:
             return
         different = pa.concat_tables(self._different)
@@ -139,7 +139,7 @@ class _Commits:
         self._size = self._reduced = different.nbytes + images.nbytes
 
     def _cut(self, different: pa.Table, images: pa.Table) -> None:
-        """Leave the older half of the commits for another look."""
+        """Defer the older half of the commits to another pass."""
         lsns = different.column("_start_lsn").combine_chunks()
         lsns = lsns.take(pc.sort_indices(lsns))
         newest, middle = lsns[len(lsns) - 1], lsns[len(lsns) // 2]
@@ -160,20 +160,20 @@ class _Commits:
 
 
 def _per_group(totals: pa.Array) -> list[int]:
-    """What each group adds to running totals."""
+    """Return each group's contribution to running totals."""
     told = totals.to_pylist()
     return [total - before for total, before in zip(told, [0, *told], strict=False)]
 
 
 def _last_images(rows: pa.Table) -> pa.Table:
-    """Of each key and commit the row that adds last and the one that removes last, the latter first."""
+    """Return, by key and commit, the last removing row and then the last adding row."""
     rows = rows.take(sorted_indices(rows, [*_COMMIT, _IS_ADD]))
     ends = group_ends([rows.column(name).combine_chunks() for name in (*_COMMIT, _IS_ADD)])
     return rows.take(ends).combine_chunks()
 
 
 def _starts_of_pairs(images: pa.Table) -> pa.Array:
-    """Indices of the images that the next row, of the same key and commit, is compared to."""
+    """Return the indices of images to compare with the next row of the same key and commit."""
     count, pairs = images.num_rows, None
     for name in _COMMIT:
         column = images.column(name).combine_chunks()

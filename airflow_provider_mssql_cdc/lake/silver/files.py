@@ -1,4 +1,4 @@
-"""Silver's files: finds the outdated ones, and stages what replaces them."""
+"""Silver's files: find outdated ones and stage their replacements."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from airflow_provider_mssql_cdc.lake.storage import TableStorage, file_batches
 from airflow_provider_mssql_cdc.model.plan import StagedFile
 
 TARGET_BYTES = 32 << 20
-"""Smaller than bronze's: a merge writes whole files again."""
+"""Smaller than bronze's, because a merge rewrites whole files."""
 
 
 def current_files(silver: Silver) -> list[StoredFile]:
-    """All files of the handle's version; rows by the footer where the log does not have their number."""
+    """Return all files of the handle's version; row counts from the footer if the log lacks them."""
     storage = TableStorage(silver.location)
     return [
         file if file.records is not None else replace(file, records=storage.footer(file.path).num_rows)
@@ -36,10 +36,10 @@ def current_files(silver: Silver) -> list[StoredFile]:
 
 
 def outdated_files(silver: Silver, updates: KeyUpdates) -> list[StoredFile]:
-    """Files with a row that an image replaces, in the order of their first key column.
+    """Return files with a row that an image replaces, ordered by their first key column.
 
-    By the log's statistics, then by those of the file's row groups, then by the key columns of what is left,
-    up to the first such row.
+    Candidates are narrowed by the log's statistics, by row group statistics, and then by key columns, up to
+    the first matching row.
     """
     storage, keys = TableStorage(silver.location), updates.keys
     compared = pa.schema([silver.schema.field(name) for name in keys.names])
@@ -60,7 +60,7 @@ def _in_key_order(files: list[StoredFile], keys: KeySet) -> list[StoredFile]:
 
 
 def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-    """Write rows to files ``<prefix>-0.parquet`` and so on that readers do not see; no rows, no file."""
+    """Write rows to files ``<prefix>-0.parquet`` and so on; no file without rows. Not visible to readers."""
     return stage(silver.location, WholeRows(silver.schema), rows, prefix=prefix, target_bytes=TARGET_BYTES)
 
 
@@ -76,18 +76,18 @@ Lane = Future[tuple[StagedFile, ...]]
 
 
 class _Stopped(Exception):
-    """Another lane has failed, or the task is being ended."""
+    """Another lane failed, or the task is being terminated."""
 
 
 def write_again(
     silver: Silver, files: Sequence[StoredFile], updates: KeyUpdates, *, prefix: str
 ) -> tuple[StagedFile, ...]:
-    """Stage the rows of these files as they are to be, then those of keys that silver did not have.
+    """Stage the updated rows of these files, then the rows of new keys.
 
-    Neighbours in the order of the key stay together. Memory grows with the number of lanes, which the
-    processors limit. When a lane fails, what all of them staged is removed.
+    Files that are adjacent in key order stay together. Memory grows with the number of lanes, which is
+    limited by the processors. If a lane fails, the files of all lanes are removed.
 
-    :param files: in the order of the key.
+    :param files: in key order.
     """
     stop = threading.Event()
     lanes: list[Lane] = []
@@ -106,7 +106,7 @@ def write_again(
 
 
 def _shares(files: Sequence[StoredFile]) -> list[Sequence[StoredFile]]:
-    """Neighbouring files, in as many shares of about the same number as there are lanes; at least one."""
+    """Split adjacent files into at least one and at most as many shares as lanes, of about equal size."""
     count = max(1, min(_MOST_LANES, os.cpu_count() or 1, len(files)))
     ends = [len(files) * number // count for number in range(count + 1)]
     return [files[start:end] for start, end in pairwise(ends)]
@@ -126,7 +126,7 @@ def _rows(
 def _then_the_rest(
     rows: Iterator[pa.RecordBatch], updates: KeyUpdates, *, others: Sequence[Lane]
 ) -> Iterator[pa.RecordBatch]:
-    """Which keys silver does not have is known when every other lane has been through its files."""
+    """Stage new keys last: they are known only after every other lane has processed its files."""
     yield from rows
     wait(others)
     yield from updates.rest()

@@ -1,4 +1,4 @@
-"""What becomes of each changed key, the image it has then, and images applied to rows."""
+"""The final state and image of each changed key, and their application to rows."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _INT32, _INT64 = pa.int32(), pa.int64()
 
 
 class KeyImages:
-    """The state of some keys by all of bronze's change rows at or above the smallest LSN that names one.
+    """State of some keys, from all of bronze's change rows at or above the smallest LSN that names one.
 
     :param presence: a :class:`Presence` for each key, in the order of the keys.
-    :param are_held: whether the images are in memory; otherwise :meth:`read_again` brings them.
+    :param are_held: whether the images are in memory; if not, use :meth:`read_again`.
     """
 
     def __init__(
         self, bronze: Bronze, named: NamedKeys, *, schema: pa.Schema, images_bytes: int = IMAGES_BYTES
     ) -> None:
-        """Look at bronze.
+        """Read bronze.
 
         :param schema: of the rows that go into silver.
-        :param images_bytes: up to which images are kept in memory.
-        :raises LogForgotten: a key has no such row, or was named by a row that has been taken out and has
-            only commits that leave it as it was.
+        :param images_bytes: maximum size of images kept in memory.
+        :raises LogForgotten: a key has no such row, or was named by a removed row and has only commits that
+            do not change it.
         """
         self.keys, self._bronze, self._schema = named.keys, bronze, schema
         self._above = named.lowest.decremented()
@@ -57,11 +57,11 @@ class KeyImages:
         self._rows = rows.select(schema.names).cast(schema) if self.are_held else rows.select(ORDER)
 
     def held(self, positions: pa.Array) -> pa.Table:
-        """The images of keys that are there, or may be, by their positions."""
+        """Return the images of keys that exist, or may exist, by position."""
         return self._rows.take(pc.take(self._at, positions))
 
     def read_again(self, positions: pa.Array) -> Iterator[pa.RecordBatch]:
-        """The same from bronze, in its order, one file after the other."""
+        """Yield the images from bronze, in its order, one file at a time."""
         if not len(positions):
             return
         wanted = KeySet(self.keys.keys.take(positions))
@@ -96,7 +96,7 @@ class KeyImages:
         return latest.table()
 
     def _decided(self, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """Presence, and which of the rows is the newest add (NULL where there is none), of each key."""
+        """Return each key's presence, and the index of its newest add (NULL without one)."""
         positions = rows.column(POSITION).combine_chunks()
         ends = group_ends([positions]) if len(positions) else positions.cast(_INT64)
         if len(ends) < len(self.keys):
@@ -130,7 +130,7 @@ class KeyImages:
 
 
 def _equal_places(rows: pa.Table, places: pa.Table) -> pa.ChunkedArray:
-    """Whether each row stands at this place in the order of changes."""
+    """Return whether each row is at this place in the order of changes."""
     equal = None
     for name in ORDER:
         one_side, other = rows.column(name), places.column(name)
@@ -144,11 +144,10 @@ _GONE, _THERE = (one(each, pa.int32())[0] for each in (Presence.GONE, Presence.T
 
 
 class KeyUpdates:
-    """The changed keys with their state, applied to rows of silver.
+    """The changed keys with their state, to apply to rows of silver.
 
-    The rows that it is applied to show whether a key was there before the changes: a key whose commits leave
-    it as it was keeps that state. Several threads may apply it at once. What was done is counted in rows:
-    ``updated``, ``inserted``, ``deleted``.
+    The rows show whether a key existed before the changes: a key that its commits do not change keeps that
+    state. Thread-safe. Counts rows in ``updated``, ``inserted`` and ``deleted``.
     """
 
     def __init__(self, images: KeyImages) -> None:
@@ -160,16 +159,16 @@ class KeyUpdates:
         self.updated = self.inserted = self.deleted = 0
 
     def is_outdated(self, rows: pa.RecordBatch) -> bool:
-        """Whether some of these rows must be replaced or removed.
+        """Return whether some of these rows must be replaced or removed.
 
-        :param rows: the key columns suffice.
+        :param rows: only the key columns are needed.
         """
         return bool(self.keys.positions(rows).null_count < rows.num_rows)
 
     def apply(self, rows: pa.RecordBatch) -> pa.Table:
-        """The rows as they are to be: those that stay, then the images that replace others.
+        """Return the updated rows: unchanged rows, then the images that replace others.
 
-        Images that are not in memory come with :meth:`rest`.
+        Images that are not in memory are returned by :meth:`rest`.
         """
         positions = self.keys.positions(rows)
         kept = pa.Table.from_batches([rows.filter(pc.is_null(positions))])
@@ -186,7 +185,7 @@ class KeyUpdates:
         return pa.concat_tables([kept, self._images.held(shown)])
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The images of keys that no row had, in the order of the key; and those that are not in memory."""
+        """Return the images of keys without a row, in key order, and those not in memory."""
         new = self._left.filter(pc.equal(pc.take(self._images.presence, self._left), _THERE))
         self._left = self._left.slice(0, 0)
         self.inserted += len(new)
@@ -198,7 +197,7 @@ class KeyUpdates:
         yield from rows.take(order).combine_chunks().to_batches(BATCH_ROWS)
 
     def _take_out(self, positions: pa.Array) -> pa.Array:
-        """Those of these positions whose image is still to be given out; it is not any more."""
+        """Return the positions whose image has not been returned yet, and mark them as returned."""
         with self._lock:
             among = pc.is_in(self._left, value_set=positions)
             taken, self._left = self._left.filter(among), self._left.filter(pc.invert(among))

@@ -1,4 +1,4 @@
-"""The one commit of a merge or a rebuild."""
+"""The single commit of a merge or a rebuild."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ log = logging.getLogger(__name__)
 
 
 class SilverMoved(CommitConflict):
-    """Another merge has moved silver's position; nothing of this one was written."""
+    """Another merge moved silver's position; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCommit:
-    """What silver is now.
+    """State of silver after a commit.
 
-    :param version: of silver.
-    :param rows: in silver.
+    :param version: silver version.
+    :param rows: number of rows in silver.
     :param rebuilt: why every row was replaced; None for a merge of changes.
     """
 
@@ -65,7 +65,7 @@ class MergeCommit:
     rebuilt: str | None = None
 
     def user_metadata(self, run_id: str) -> dict[str, Any]:
-        """What the commit records in the log, also for a facts row that is missing."""
+        """Return what the commit records in the log, also for rebuilding a missing facts row."""
         return {
             "bronze_version": self.position.version,
             "snapshot": self.position.snapshot.text,
@@ -88,11 +88,11 @@ class MergeCommit:
 class MergeRequest:
     """One attempt to bring silver to a version of bronze.
 
-    :param snapshot: S, whose rows silver begins with.
-    :param decided_on: silver's position when it was decided what to do.
-    :param prefix: of the names of the files that it writes; never one used before.
-    :param run_id: Airflow's own, for the log.
-    :param passed: changes have passed the snapshot's horizon.
+    :param snapshot: S, whose rows silver starts from.
+    :param decided_on: silver's position at the time of the decision.
+    :param prefix: unique name prefix of the files to write.
+    :param run_id: Airflow's run id, for the log.
+    :param passed: whether changes have passed the snapshot's horizon.
     """
 
     silver: Silver
@@ -105,12 +105,12 @@ class MergeRequest:
 
 
 def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
-    """Bring up to date what change rows name that came into bronze after version ``since``.
+    """Merge the change rows that were committed to bronze after version ``since``.
 
-    Without such rows the position alone is moved, and no row is read.
+    Without such rows only the position moves, and no row is read.
 
-    :raises LogForgotten: bronze no longer shows what came since, or what a key is; rebuild.
-    :raises SilverMoved: another merge was first.
+    :raises LogForgotten: bronze can no longer list the changes since then, or a key's state; rebuild.
+    :raises SilverMoved: another merge committed first.
     """
     silver, bronze = request.silver, request.bronze
     files = files_since(bronze, since)
@@ -131,10 +131,10 @@ def merge_changes(request: MergeRequest, *, since: int) -> MergeCommit:
 
 
 def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], None]) -> MergeCommit:
-    """Replace every row by the snapshot's with the changes above it; streamed, in one commit.
+    """Replace every row by the snapshot's rows with the changes above it; streamed, in one commit.
 
-    :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
-    :raises SilverMoved: another merge was first.
+    :param confirm_empty: called before a non-empty silver becomes empty; raises to prevent that.
+    :raises SilverMoved: another merge committed first.
     """
     silver, bronze, snapshot = request.silver, request.bronze, request.snapshot
     named = named_keys(bronze, changed_files(bronze, snapshot), key=silver.key, above=snapshot)
@@ -155,9 +155,9 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
 
 
 def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
-    """Report keys that stand in several rows of the snapshot and that no change names.
+    """Report keys that occur in several snapshot rows and that no change names.
 
-    Before the horizon, later changes may still show that such a key passed from row to row during the read.
+    Before the horizon, later changes may still show that such a key moved between rows during the read.
 
     :raises StateDamaged: changes have passed the horizon.
     """
@@ -187,7 +187,7 @@ def _updated(rows: Iterator[pa.RecordBatch], updates: KeyUpdates | None) -> Iter
 
 
 def _until_committed(request: MergeRequest, once: Callable[[], MergeCommit]) -> MergeCommit:
-    """Again whenever another commit was first, unless that one moved the position."""
+    """Retry when another commit came first, unless it moved the position."""
     silver = request.silver
 
     def on_the_position() -> MergeCommit:
@@ -208,7 +208,7 @@ def _commit(
     rebuilt: str | None = None,
     doubled: int | None = None,
 ) -> MergeCommit:
-    """Commit on the position; keys that stand twice are those of the last rebuild, unless this is one."""
+    """Commit on the position; the number of doubled keys is kept unless this is a rebuild."""
     silver, before = request.silver, current_files(request.silver)
     if doubled is None:
         doubled = request.decided_on.doubled if request.decided_on else 0
@@ -238,12 +238,12 @@ def _commit(
 def update_silver(
     request: MergeRequest, decision: Rebuild | MergeSince | UpToDate, *, confirm_empty: Callable[[], None]
 ) -> MergeCommit:
-    """Bring silver to the version of bronze that the decision was taken on.
+    """Bring silver to the version of bronze on which the decision was made.
 
-    When bronze no longer shows what came since silver's position, silver is rebuilt.
+    Falls back to a rebuild when bronze can no longer list the changes since silver's position.
 
-    :param confirm_empty: called before a silver with rows is left without any; raises unless that is right.
-    :raises SilverMoved: another merge was first.
+    :param confirm_empty: called before a non-empty silver becomes empty; raises to prevent that.
+    :raises SilverMoved: another merge committed first.
     :raises StateDamaged: another tool removed rows of bronze since silver's position.
     """
     silver = request.silver
@@ -269,13 +269,13 @@ def _as_it_is(silver: Silver) -> MergeCommit:
 
 @dataclass(frozen=True, slots=True)
 class FilesSince:
-    """What commits since a version did to a table's rows, as files, decoded, each once.
+    """The files that commits since a version added and removed, decoded, each once.
 
-    :param added: files that brought rows.
-    :param withdrawn: files whose rows were there before and were taken out, as a repair does.
-    :param rows: in the files of ``added``, by the log; a file without statistics counts as none.
-    :param oldest: when the first of these commits was made, by the clock of the process that made it; None
-        without a commit that brought or took out rows.
+    :param added: files with new rows.
+    :param withdrawn: files whose rows existed before and were removed, as by a repair.
+    :param rows: rows in ``added``, by the log; a file without statistics counts as 0.
+    :param oldest: time of the first of these commits, by its writer's clock; None if no commit added or
+        removed rows.
     """
 
     added: tuple[str, ...]
@@ -285,11 +285,11 @@ class FilesSince:
 
 
 def files_since(bronze: Bronze, version: int) -> FilesSince:
-    """Files with rows that later versions up to the handle's brought or took out.
+    """Return files with rows that later versions, up to the handle's, added or removed.
 
-    Those are the files of actions with ``dataChange``. Files replaced by a later repair are excluded; the
-    repair's own files are returned. One that an OPTIMIZE took out is read as it
-    is while it is there; once vacuum has removed it, what the OPTIMIZE put in its place is read.
+    These are the files of actions with ``dataChange``. Files replaced by a later repair are excluded; the
+    repair's own files are returned. A file removed by an OPTIMIZE is read while it exists; after VACUUM the
+    files that the OPTIMIZE wrote are read.
 
     :raises LogForgotten: a commit in between, or a file, is gone.
     :raises StateDamaged: another tool removed rows in between.
@@ -314,14 +314,14 @@ def files_since(bronze: Bronze, version: int) -> FilesSince:
 
 
 def _refuse_removal(bronze: Bronze, removal: dict[str, Any] | None) -> None:
-    """Also what came before a package that records it: its rows may not be in silver yet, or for good."""
+    """Refuse foreign removals, including those before a package that records them."""
     snapshot = bronze.state.snapshot
     if removal is not None and snapshot is not None:
         Thinned(snapshot, removal["version"], removal.get("operation")).refuse(bronze.location, snapshot)
 
 
 class _Moves:
-    """Files that brought rows, and where an OPTIMIZE has put them since."""
+    """Files that added rows, and the files into which an OPTIMIZE has moved them."""
 
     def __init__(self) -> None:
         self.added: dict[str, int] = {}
@@ -329,7 +329,7 @@ class _Moves:
         self.moved: dict[str, list[str]] = {}
 
     def follow(self, actions: list[dict[str, Any]]) -> bool:
-        """One commit; whether it brought rows or took some out."""
+        """Process one commit; return whether it added or removed rows."""
         adds, removes = _of(actions, "add"), _of(actions, "remove")
         rearranged = [unquote(add["path"]) for add in adds if not add.get("dataChange", True)]
         for remove in removes:

@@ -1,4 +1,4 @@
-"""Sets of keys, and the change rows that a merge reads: new ones by key, and of many the deciding ones."""
+"""Sets of keys, and the change rows that a merge reads: new rows by key, and the last row of each key."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ _VALUES_LISTED = 200_000
 
 
 class KeySet:
-    """Distinct keys, none with a NULL, numbered in the order of the table that they come in.
+    """Distinct keys without NULL, numbered in the order of the input table.
 
-    Arrow's ``index_in`` compares values as they are stored: strings by their bytes, numbers by their bits.
-    A key of several columns is looked up one column at a time; the numbers that two columns give make one
-    number again.
+    Arrow's ``index_in`` compares stored values: strings by bytes, numbers by bits. A composite key is looked
+    up one column at a time; the codes of two columns are combined into one code.
     """
 
     def __init__(self, keys: pa.Table) -> None:
@@ -49,7 +48,7 @@ class KeySet:
         return int(self.keys.num_rows)
 
     def positions(self, rows: Rows) -> pa.Array | pa.ChunkedArray:
-        """For each row the number of its key, NULL when that is not in the set."""
+        """Return the number of each row's key; NULL when it is not in the set."""
         codes = self._codes(rows, 0)
         for level in range(1, len(self.names)):
             codes = pc.index_in(self._paired(codes, rows, level), value_set=self._pairs[level - 1])
@@ -61,12 +60,12 @@ class KeySet:
     def _paired(
         self, codes: pa.Array | pa.ChunkedArray, rows: Rows, level: int
     ) -> pa.Array | pa.ChunkedArray:
-        """One number for what the columns so far gave and what this one gives; NULL when either has none."""
+        """Combine the codes so far with the next column's codes; NULL when either is NULL."""
         width = one(len(self._values[level]), pa.int64())[0]
         return pc.add(pc.multiply(codes.cast(pa.int64()), width), self._codes(rows, level).cast(pa.int64()))
 
     def may_be_within(self, bounds: Bounds) -> bool:
-        """Whether some key can lie within these bounds; columns without bounds exclude nothing."""
+        """Return whether some key can lie within these bounds; columns without bounds exclude nothing."""
         return all(
             self._some_within(name, *bounds[name]) for name in self.names if bounds.get(name) is not None
         )
@@ -80,7 +79,7 @@ class KeySet:
 
     @cached_property
     def _sorted(self) -> dict[str, list[Any]]:
-        """Values in order, of columns whose bounds are to be trusted."""
+        """Return sorted values of the columns whose bounds are reliable."""
         ordered = {}
         for name, values in zip(self.names, self._values, strict=True):
             if len(values) and is_comparable(values[0].as_py()) and len(values) <= _VALUES_LISTED:
@@ -89,12 +88,12 @@ class KeySet:
 
 
 def is_comparable(value: Any) -> bool:
-    """Texts, whole numbers, decimals, dates and times; a float has NaN and two zeros, bytes may be cut."""
+    """Return whether bounds are reliable; not for floats (NaN, two zeros) and binary (may be truncated)."""
     return isinstance(value, str | int | Decimal | date) and not isinstance(value, bool)
 
 
 def plain(value: Any) -> Any:
-    """A time without its zone: a footer gives it with one, a log without, or the other way round."""
+    """Drop the zone of a timestamp: footers have it and logs do not, or vice versa."""
     return naive_utc(value) if isinstance(value, datetime) else value
 
 
@@ -105,7 +104,7 @@ _DISTINCT_COLLECTED = 131_072
 class NamedKeys:
     """Keys that change rows name, and the smallest LSN among those rows.
 
-    :param withdrawn: those named by rows that a repair took out: silver may still hold what such a row did.
+    :param withdrawn: keys named by rows that a repair removed: silver may still contain their effect.
     """
 
     keys: KeySet
@@ -114,7 +113,7 @@ class NamedKeys:
 
 
 def changed_files(bronze: Bronze, above: Lsn) -> list[str]:
-    """Files of this version that may hold change rows above an LSN, by their statistics."""
+    """Return files of this version that may contain change rows above an LSN, by their statistics."""
     files = stored_files(bronze.table, ("_start_lsn", "_operation"))
     return [file.path for file in files if may_hold_changes(file.bounds, above=above)]
 
@@ -127,11 +126,11 @@ def named_keys(
     above: Lsn,
     withdrawn: Iterable[str] = (),
 ) -> NamedKeys | None:
-    """The keys of all change rows above an LSN in these files; None when there is no such row.
+    """Return the keys of all change rows above an LSN in these files; None when there is no such row.
 
-    What lies at or below a snapshot's LSN is in the snapshot; a repair may carry such rows into a new file.
+    Rows up to a snapshot's LSN are in the snapshot; a repair may copy such rows into a new file.
 
-    :param withdrawn: files that a repair took out.
+    :param withdrawn: files that a repair removed.
     :raises StateDamaged: a key column is NULL in a change row.
     """
     added = _named(bronze, files, key=key, above=above)
@@ -166,7 +165,7 @@ def change_rows(
     above: Lsn,
     until: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Change rows above an LSN, at or below another one: these columns, and those that put rows in order."""
+    """Return change rows above one LSN, up to another: these columns plus the ordering columns."""
     storage, schema = TableStorage(bronze.location), change_row_schema(bronze, columns)
     lowest, first = one(above.text, pa.string())[0], one(DELETE, pa.int32())[0]
     highest = None if until is None else one(until, pa.string())[0]
@@ -188,7 +187,7 @@ def change_rows(
 
 
 def change_row_schema(bronze: Bronze, columns: Sequence[str]) -> pa.Schema:
-    """These columns and those that put rows in order, as they are read."""
+    """Return the schema of these columns plus the ordering columns."""
     stored = plain_schema(bronze.schema)
     return pa.schema([stored.field(name) for name in dict.fromkeys([*columns, *ORDER])])
 
@@ -203,7 +202,7 @@ def _refuse_nulls(rows: pa.Table, key: Sequence[str], *, where: str) -> None:
 
 
 class _DistinctRows:
-    """Rows go in by batches; each different one is kept once."""
+    """Collect the distinct rows of all batches."""
 
     def __init__(self) -> None:
         self._kept: list[pa.Table] = []
@@ -224,18 +223,17 @@ class _DistinctRows:
 
 
 POSITION = "__$position"
-"""Number of a row's key in its :class:`~.keys.KeySet`; no source column can have this name."""
+"""Column for the number of a row's key in its :class:`KeySet`; no source column can have this name."""
 
 IMAGES_BYTES = 128 << 20
-"""Images up to this size are kept; of larger ones only their place in the order, and they are read again."""
+"""Images up to this size are kept; of larger ones only the ordering columns, and they are read again."""
 
 _ROWS_COLLECTED = 131_072
 _BYTES_COLLECTED = 64 << 20
 
 
 class LatestRows:
-    """Rows go in by batches; what is kept of each :data:`POSITION` is its last row, and where that one
-    removes an image also the row that added one last in the same commit.
+    """Keep the last row per :data:`POSITION`; if it removes, also the last add of the same commit.
 
     An add of an earlier commit is not needed: after a commit that only removes, the key is gone.
     """
@@ -249,7 +247,7 @@ class LatestRows:
 
     @property
     def columns(self) -> Sequence[str]:
-        """Those that are still kept, without :data:`POSITION`."""
+        """Return the columns that are still kept, without :data:`POSITION`."""
         return [name for name in self._kept.column_names if name != POSITION]
 
     def add(self, rows: pa.Table, positions: pa.Array | pa.ChunkedArray) -> None:
@@ -262,7 +260,7 @@ class LatestRows:
             self._reduce()
 
     def table(self) -> pa.Table:
-        """In the order of the positions; of one position the row that adds first."""
+        """Return the rows by position; the row that adds comes first."""
         self._reduce()
         return self._kept
 
@@ -278,12 +276,12 @@ class LatestRows:
         self._new, self._new_rows, self._new_bytes = [], 0, 0
 
     def _grew_too_large(self, rows: pa.Table, deciding: pa.Array) -> bool:
-        """By the average row: what is taken is not copied to find out."""
+        """Estimate the size by the average row, without copying."""
         return bool(rows.nbytes / rows.num_rows * len(deciding) > self._images_bytes)
 
 
 def _deciding(rows: pa.Table) -> pa.Array:
-    """Indices of each position's last row, after the last add of the same commit where that row removes."""
+    """Return the indices of each position's last row, and of the last add in its commit if it removes."""
     indices = sorted_indices(rows, [POSITION])
     positions, operations = (
         rows.column(name).take(indices).combine_chunks() for name in (POSITION, "_operation")
@@ -305,20 +303,20 @@ def _deciding(rows: pa.Table) -> pa.Array:
 
 
 def sorted_indices(rows: pa.Table, groups: Sequence[str]) -> pa.Array:
-    """Indices of the rows by these columns, then in the order of changes, NULLs first."""
+    """Return row indices sorted by these columns, then in the order of changes, NULLs first."""
     names = [*groups, *(name for name in ORDER if name not in groups)]
     ordered = pa.table([_without_nulls(rows.column(name), name) for name in names], names=names)
     return pc.sort_indices(ordered, sort_keys=[(name, "ascending") for name in names]).cast(pa.int64())
 
 
 def _without_nulls(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """A command id is never below 1 and a sequence is never empty: what stands for NULL comes first."""
+    """Replace NULLs by values that sort first: a command id is at least 1 and a sequence is never empty."""
     lowest = {"_command_id": one(-1, pa.int32())[0], "_seqval": one("", pa.string())[0]}
     return pc.fill_null(column, lowest[name]) if name in lowest else column
 
 
 def group_ends(columns: Sequence[pa.Array]) -> pa.Array:
-    """Of sorted rows the index of the last one of each group of equal values; there is at least one row."""
+    """Return the index of the last row of each group of equal values; the rows are sorted and not empty."""
     count = len(columns[0])
     changes = None
     for column in columns:

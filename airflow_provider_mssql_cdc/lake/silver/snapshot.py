@@ -1,4 +1,4 @@
-"""Rows of a snapshot that silver is built from, and keys that it holds in several rows."""
+"""Snapshot rows from which silver is built, and keys that occur in several of them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _anything(bounds: Bounds) -> bool:
 def snapshot_rows(
     bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema, key: Sequence[str], within: Wanted = _anything
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of snapshot S with the columns of ``schema``.
+    """Yield the rows of snapshot S with the columns of ``schema``.
 
-    :param within: asked for each row group by the bounds of its columns; without it all are read.
+    :param within: called with each row group's column bounds; False skips it. None reads all.
     :raises StateDamaged: a key column is NULL in one of them.
     """
     storage = TableStorage(bronze.location)
@@ -56,7 +56,7 @@ def snapshot_rows(
 
 
 def snapshot_files(bronze: Bronze, snapshot: Lsn) -> list[str]:
-    """Files of this version that may hold rows of snapshot S, by their statistics."""
+    """Return files of this version that may contain rows of snapshot S, by their statistics."""
     return [
         file.path
         for file in stored_files(bronze.table, ("_snapshot",))
@@ -79,7 +79,7 @@ Range = tuple["pa.Scalar | None", "pa.Scalar | None"]
 
 
 class DoubledKeys:
-    """Keys of several snapshot rows, each with the largest stamp among them."""
+    """Keys of several snapshot rows, each with its largest stamp."""
 
     def __init__(self, keys: KeySet | None, stamps: pa.Array | None) -> None:
         self._keys, self._stamps = keys, stamps
@@ -88,7 +88,7 @@ class DoubledKeys:
         return 0 if self._keys is None else len(self._keys)
 
     def once(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows without those of these keys that have a smaller stamp, and each of these keys once."""
+        """Return the rows with each of these keys once, that with the largest stamp."""
         given: set[int] = set()
         for batch in batches:
             yield batch if self._keys is None else self._without_others(batch, given)
@@ -116,9 +116,9 @@ def find_doubled(
     but: KeySet | None,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> DoubledKeys:
-    """Keys of several rows of snapshot S.
+    """Find keys of several rows of snapshot S.
 
-    :param but: keys that changes above S name; their state follows from those.
+    :param but: keys that changes above S name; their state follows from the changes.
     """
     stored = plain_schema(bronze.schema)
     schema = pa.schema([stored.field(name) for name in key])
@@ -175,7 +175,7 @@ def _largest_stamps(keys: KeySet, bronze: Bronze, snapshot: Lsn, *, schema: pa.S
 
 
 def _ranges(bronze: Bronze, snapshot: Lsn, *, first: pa.Field, rows_at_once: int) -> list[Range]:
-    """Ranges of the first key column with about as many rows as are looked at in one go."""
+    """Return ranges of the first key column with about as many rows as are processed at once."""
     storage = TableStorage(bronze.location)
     footers = {path: storage.footer(path) for path in snapshot_files(bronze, snapshot)}
     parts = -(-sum(footer.num_rows for footer in footers.values()) // rows_at_once)
@@ -191,7 +191,7 @@ def _ranges(bronze: Bronze, snapshot: Lsn, *, first: pa.Field, rows_at_once: int
 
 
 def _sample(storage: TableStorage, footers: dict[str, pq.FileMetaData], first: pa.Field) -> pa.Array:
-    """Values of the first key column from files all over the snapshot, in order."""
+    """Return sorted values of the first key column, sampled from files across the snapshot."""
     paths = list(footers)
     values = []
     for path in paths[:: max(1, len(paths) // _FILES_SAMPLED)]:

@@ -45,7 +45,7 @@ from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import SilverPosition, SourceIdentity
 
 KEY_PROPERTY = "mssql_cdc.key"
-"""JSON list of the columns that identify a row; a table that has it is a silver table."""
+"""Property with the key columns as a JSON list; it marks a table as a silver table."""
 
 _OWN = (
     commented(
@@ -63,13 +63,13 @@ _WITH_STATISTICS = 32
 
 
 def silver_schema(bronze: pa.Schema, key: Sequence[str]) -> pa.Schema:
-    """Silver's columns for a bronze of this schema."""
+    """Return silver's columns for a bronze with this schema."""
     captured = [field for field in bronze if field.name not in METADATA_NAMES]
     return pa.schema([*(field.with_nullable(field.name not in key) for field in captured), *_OWN])
 
 
 def silver_properties(schema: pa.Schema, key: Sequence[str], *, identity: SourceIdentity) -> dict[str, str]:
-    """Table properties that silver is created with; the key comes first among the columns with statistics."""
+    """Return the properties of a new silver table; the key comes first among columns with statistics."""
     exact = exact_statistics_columns(schema)
     others = [name for name in exact if name not in key and name != "_start_lsn"]
     named = ["_start_lsn", *(name for name in key if name in exact), *others]
@@ -81,7 +81,7 @@ def silver_properties(schema: pa.Schema, key: Sequence[str], *, identity: Source
 
 
 def stored_key(table: DeltaTable) -> tuple[str, ...] | None:
-    """The key of a silver table; None for a table that is none."""
+    """Return the key of a silver table; None for any other table."""
     text = table.metadata().configuration.get(KEY_PROPERTY)
     return tuple(json.loads(text)) if text else None
 
@@ -90,9 +90,9 @@ MERGE_EVENT = "merge"
 
 
 class Silver(LakeTable):
-    """One handle on a silver table, checked when it is opened and when it is reloaded.
+    """A handle on one version of a silver table, validated on open and reload.
 
-    What is decided on :attr:`position` is committed by :meth:`commit` with the same handle, on that very
+    A decision based on :attr:`position` is committed by :meth:`commit` with the same handle, on exactly that
     version: any other commit in between makes it fail, and the caller decides again.
     """
 
@@ -116,7 +116,7 @@ class Silver(LakeTable):
 
     @property
     def damage(self) -> str | None:
-        """Why silver's rows do not match its position; looks for each file that the log names."""
+        """Return why silver's rows do not match its position; checks that each file in the log exists."""
         return self._restored or self._missing_files()
 
     def _missing_files(self) -> str | None:
@@ -129,13 +129,13 @@ class Silver(LakeTable):
 
     @property
     def schema(self) -> pa.Schema:
-        """Silver's columns as its files are written."""
+        """Return silver's columns as in its files."""
         return plain_schema(pa.schema(self.table.schema()))
 
     def take_on_columns(self, bronze: Bronze) -> tuple[str, ...]:
-        """Give silver the columns that bronze has and it has not, NULL in its rows so far; their names.
+        """Add columns that bronze has and silver lacks, NULL in existing rows; return their names.
 
-        :raises SchemaDrift: a column is of another type there.
+        :raises SchemaDrift: a column has another type in silver.
         """
         return until_committed(
             lambda: self._add_missing(bronze), what=f"columns into {self.location}", reload=self.reload
@@ -166,9 +166,9 @@ class Silver(LakeTable):
         *,
         user_metadata: Mapping[str, Any],
     ) -> int:
-        """One commit on this very version; returns the version it became. Reload before the next.
+        """Commit on exactly this version and return the new one. Reload before the next commit.
 
-        :raises deltalake.exceptions.CommitFailedError: another commit was first; nothing was written.
+        :raises deltalake.exceptions.CommitFailedError: another commit came first; nothing was written.
         """
         return self.commit_files(
             files,
@@ -180,7 +180,7 @@ class Silver(LakeTable):
 
 
 def open_silver(location: TableLocation) -> Silver | None:
-    """The table at its newest version, None when there is none.
+    """Open the table at its newest version; None if it does not exist.
 
     :raises ForeignTable: a Delta table that is not a silver table of this package.
     """
@@ -189,7 +189,7 @@ def open_silver(location: TableLocation) -> Silver | None:
 
 
 def create_silver(location: TableLocation, bronze: Bronze, *, key: Sequence[str]) -> Silver:
-    """An empty silver table for a bronze one; of two that create it at once both get the same."""
+    """Create an empty silver table for a bronze table; concurrent creators get the same one."""
     identity = bronze.identity
     schema = silver_schema(bronze.schema, key)
     table = create_table(
@@ -212,14 +212,14 @@ def refuse_foreign(silver: Silver, bronze: Bronze) -> None:
 
 
 def bronze_number(bronze: Bronze) -> int:
-    """63 bits of a hash of the table's id: what a Delta transaction can carry of it."""
+    """Return 63 bits of a hash of the table's id, which fit into a Delta transaction."""
     # A transaction's version is a signed long (Delta protocol, "Transaction Identifiers"): 63 bits.
     digest = hashlib.sha256(str(bronze.table.metadata().id).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def position_of(bronze: Bronze, snapshot: Lsn, *, doubled: int) -> SilverPosition:
-    """What silver is built from when it holds all of this version of bronze."""
+    """Return silver's position when it contains everything of this version of bronze."""
     coverage = bronze.state.coverage
     assert coverage is not None
     number = bronze_number(bronze)
