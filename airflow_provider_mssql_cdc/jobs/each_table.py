@@ -131,6 +131,8 @@ def _at_once(turns: _Turns, threads: int) -> None:
     ):
         try:
             # A new thread has none of the caller's context variables: what is written together, for one.
+            # Python runs signal handlers in the main thread only (Python docs, "signal", Signals and
+            # threads).
             running = [pool.submit(contextvars.copy_context().run, turns.take) for _ in range(threads)]
             for one in running:
                 one.result()

@@ -215,6 +215,7 @@ def _by_interval(run: ChangesRun, interval: DataInterval) -> Outcome:
     upper, passed = commits_before(run.session, interval.end)
     if passed is None:
         return Waiting(how_far(run.session), at=interval.end)
+    # Capture has passed the interval's end, so later commits cannot get an earlier time.
     lower, _ = commits_before(run.session, interval.start)
     base = run.coverage.base
     kept = run.source.available().continues(base) or any(
@@ -294,6 +295,8 @@ def _extend_once(run: ChangesRun, window: Window, instance: CaptureInstance) -> 
     before = run.state
     batch = before.batch + 1
     rows = _read_on(run, window, instance, batch=batch)
+    # An empty window usually writes no commit: a table without changes would otherwise grow its log with
+    # every run.
     if not rows.files and stays(run, _end_of(run, rows)):
         return None
     try:

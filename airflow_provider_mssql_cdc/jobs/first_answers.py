@@ -80,6 +80,7 @@ def ask_first(
     assert coverage is not None
     position = coverage.changes
     question = history_question(session, instance, bronze=bronze)
+    # The order of the list is the order of the docstring; do not sort it.
     history, newest, captured, changed, listed, low, time, kept = session.answers(
         [
             question.statement,

@@ -107,6 +107,8 @@ def judge_history(
     stored = asked.stored
     row = _answered(session, answer, entries=len(stored))
     reached = _reached(instance, Lsn.from_server(row["max_lsn"]))
+    # A replica may lag behind what another server answered before; on a primary a lower LSN means that
+    # history was lost.
     is_replica = row["updateability"] == "READ_ONLY"
     needed = asked.position if is_replica else max([asked.position, *asked.above])
     if reached is None or needed > reached:
@@ -261,6 +263,7 @@ def headroom_hours(session: SourceSession, instance: CaptureInstance, *, positio
     local = session.value(cdc.commit_time(lowest), doing="asking since when changes are kept")
     if reached is None or kept_since is None or local is None:
         return None
+    # create_date is server-local time, like the commit times of the mapping.
     if datetime.fromisoformat(local) <= instance.create_date + _NOTHING_PURGED:
         return None
     return (reached - kept_since).total_seconds() / 3600

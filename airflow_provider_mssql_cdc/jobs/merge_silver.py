@@ -185,6 +185,8 @@ def _merge_once(
     assert snapshot is not None
     assert past is not None
     if not isinstance(decision, UpToDate):
+        # Checked before a merge and not only before a rebuild: files that another tool removed carried
+        # changes that silver may lack.
         bronze.refuse_thinned(snapshot)
     if order.wait_consistent and not past.passed:
         return Waiting(
@@ -211,6 +213,7 @@ def _merge_once(
     on_step("committed")
     merged = _said(order, silver, bronze, commit=commit, past=past)
     on_step("reported")
+    # A first try has no leftovers of its own; files of other runs are left to their own retries.
     if order.attempt.try_number > 1:
         remove_orphans(silver, run=order.attempt.run, up_to=commit.position.version)
     return merged

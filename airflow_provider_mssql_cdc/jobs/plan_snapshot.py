@@ -143,6 +143,9 @@ def record_snapshot(
     """
     deadline, told = time.monotonic() + wait_seconds, False
     while True:
+        # On a quiet database max_lsn does not move, and two snapshots with one LSN could not be told apart
+        # in bronze; so a resnapshot waits for capture to write its next entry (Microsoft Learn,
+        # "cdc.lsn_time_mapping": entries are also logged without changes).
         snapshot = now(session, source.description.instance)
         newest = bronze.newest
         if newest is None or snapshot > newest:

@@ -227,6 +227,7 @@ def read_range(
             committed_at=found.committed_at,
             verify_since=found.reached if verify_counts else None,
         )
+        # After the last row, on the same session: rows may be as new as the end of the read.
         after = horizon(session, source.description.instance)
     rows = sum(file.rows for file in files)
     log.info(
@@ -289,6 +290,7 @@ def _stage(
     """Read and stage the range; recount it on request, under SNAPSHOT in the same transaction."""
     label = f"{source.description.table.label}, range {planned.index + 1} of {planned.count}"
     with rows_of_range(session, source, planned.key_range, label=label) as batches:
+        # The count must run in the same transaction: outside of it SNAPSHOT would see later commits.
         files = stage_range(
             bronze,
             source.header(planned.snapshot, committed_at, attempt=attempt),

@@ -75,6 +75,8 @@ def stage_wave(
     :raises RetentionGap: changes above bronze's position have been purged.
     """
     instance, label = source.description.instance, source.description.table.label
+    # The stamp is older than every row: a change committed between stamp and read has a higher LSN and is
+    # applied again from the changes. The opposite order could lose it.
     stamp = _stamp(session, source, plan)
     refuse_other_history(session, instance, bronze=bronze, label=label)
     refuse_lost_changes(session, instance, state=bronze.state, label=label)
@@ -95,6 +97,9 @@ def stage_wave(
                 batches=meter.watched(batches),
             )
         on_step("read")
+    # After the last row: READ COMMITTED releases locks row by row, so a scan may see commits up to its end,
+    # and may miss or repeat a row whose key changes (Microsoft Learn, "Transaction locking and row
+    # versioning guide", missing and double reads). Changes up to the horizon repair both.
     after = horizon(session, instance)
     on_step("staged")
     return StagedWave(stamp, committed_at, tuple(files), after, time.monotonic() - began, meter.megabytes)
@@ -155,6 +160,7 @@ def read_wave(
         staged = stage_wave(
             session, source, bronze, plan=plan, wave=planned.wave, attempt=attempt, on_step=on_step
         )
+        # On the same session as the read: behind a listener another connection may reach another replica.
         landed, added = _commit(session, source, bronze, staged=staged, planned=planned, attempt=attempt)
         on_step("committed")
         known = _known(session, source, bronze, staged=staged) if added else {}
@@ -211,6 +217,7 @@ def _commit(
             horizon=staged.horizon,
         )
     except PermanentError:
+        # Only after permanent errors: after a conflict or a lost response the files may be committed.
         remove_unnamed(bronze.location, [file.path for file in staged.files])
         raise
     bronze.reload()

@@ -131,6 +131,8 @@ def read_window(
     rows = run.session.read(
         statement, change_schema(columns.lake_columns), table=f"changes of {instance.name}"
     )
+    # The check follows the read: cleanup first sets the instance's start_lsn, then deletes (Microsoft Learn,
+    # "sys.sp_cdc_cleanup_change_table"). A check before the read alone would miss rows purged during it.
     files = stage_changes(run.bronze, prefix=prefix, stamp=stamp, batches=meter.watched(rows))
     try:
         refuse_gap(run, run.source.still_there(instance), position=window.after)

@@ -326,4 +326,6 @@ def repair_transactions(bronze: Bronze, *, batch: int, position: Lsn) -> list[Tr
     coverage = bronze.state.coverage
     if coverage is None or coverage.changes < position:
         raise PositionMoved(f"{bronze.location}: the position is below {position} now")
+    # Two commits that write one app id conflict (Delta protocol, quoted in delta-io/delta#4442), with an
+    # unchanged value too.
     return [*lsn_transactions(CHANGES, coverage.changes), *_batch_transactions(bronze, batch)]

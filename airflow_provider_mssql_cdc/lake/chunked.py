@@ -114,6 +114,8 @@ def _transactions(
     """Return the transactions of a commit; they include an unchanged base, so a concurrent re-base
     conflicts.
     """
+    # Two commits that write one app id conflict (Delta protocol, "Transaction Identifiers";
+    # delta-io/delta#4442), so writing an unchanged value works as a lock on it.
     transactions = [*lsn_transactions(OPEN, snapshot), Transaction(opened_app_id(snapshot), 1)]
     if run is not None:
         transactions += lsn_transactions(run_app_id(run), snapshot)

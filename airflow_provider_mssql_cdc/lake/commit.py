@@ -120,6 +120,7 @@ def commit_snapshot(
     offer = _Offer(header, sum(file.rows for file in files), horizon, resnapshot)
 
     @cache
+    # Cached over the retries: the files do not change, and each check reads a footer.
     def checked_files() -> list[AddAction]:
         return add_actions(bronze, files, snapshot=snapshot, columns=header.columns)
 
@@ -228,6 +229,7 @@ def _transactions(before: BronzeState, offer: _Offer, *, decision: AddSnapshot) 
     ends, so a window of the previous table conflicts.
     """
     snapshot = offer.header.snapshot
+    # Two commits that write one app id conflict (Delta protocol, quoted in delta-io/delta#4442).
     transactions = lsn_transactions(SNAPSHOT, snapshot)
     if offer.horizon is not None:
         transactions += horizon_transactions(snapshot, offer.horizon)

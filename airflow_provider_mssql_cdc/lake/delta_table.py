@@ -243,6 +243,8 @@ class LakeTable(ABC):
         :param overtaken: whether non-conflicting commits may have come first.
         :raises deltalake.exceptions.CommitFailedError: another commit came first; nothing was written.
         """
+        # Commit info carries the token: Delta's own txn actions cannot show which of two processes wrote
+        # them.
         token, before = secrets.token_hex(8), self.version
         properties = CommitProperties(
             custom_metadata={

@@ -101,6 +101,7 @@ def stage(
     with _removing_on_failure(writer), ThreadPoolExecutor(1, "parquet") as encoder:
         writing: Future[None] | None = None
         for group in _row_groups(batches):
+            # Waiting here bounds memory: one row group is encoded while the next one is read.
             if writing is not None:
                 writing.result()
             writing = encoder.submit(write, group)

@@ -140,6 +140,8 @@ def read_lsn(table: DeltaTable, app_id: str) -> Lsn | None:
 
     :raises StateDamaged: one half is missing, or the halves are not a valid LSN.
     """
+    # An LSN has 80 bits and a transaction's version is a signed long (Delta protocol), hence two halves; one
+    # commit always writes both.
     hi, lo = (table.transaction_version(f"{app_id}.{half}") for half in ("hi", "lo"))
     if hi is None and lo is None:
         return None

@@ -66,7 +66,8 @@ def bound_from_json(values: object) -> Bound | None:
 
 
 def _to_json(value: str | None) -> Any:
-    # PostgreSQL, which may store XComs, refuses \u0000 in JSON; half a surrogate pair is not valid UTF-8.
+    # XComs are JSON in Airflow's database, which may be PostgreSQL: its jsonb rejects \u0000 and unpaired
+    # surrogates (PostgreSQL docs, "JSON Types").
     if value is not None and _UNSAFE.search(value):
         return {"utf8": value.encode("utf-8", "surrogatepass").hex()}
     return value

@@ -166,8 +166,8 @@ _SECONDS = {"smalldatetime": 0, "datetime": 3, "date": 0}
 """Fractional digits of the seconds; three distinguish datetime's ticks of 1/300 s."""
 _DATETIME_DIGITS = 2
 """Fractional digits that datetime always holds distinct."""
-# The largest hierarchyid has 892 bytes, and its text at most 4000 characters (Microsoft Learn,
-# "hierarchyid").
+# The encoding of hierarchyid is limited to 892 bytes, and ToString() returns nvarchar(4000) (Microsoft
+# Learn, "hierarchyid data type method reference").
 _HIERARCHY_CHARACTERS, _HIERARCHY_BYTES = 4000, 892
 
 

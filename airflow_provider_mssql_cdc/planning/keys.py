@@ -14,9 +14,7 @@ from airflow_provider_mssql_cdc.tsql.bounds import is_bindable
 from airflow_provider_mssql_cdc.tsql.statement import quote_identifier
 
 MAX_KEY_COLUMNS = 16
-"""Columns that a key may have: the limit of a clustered index."""
-# Microsoft Learn, "Maximum capacity specifications for SQL Server": 16 key columns for the primary key and
-# a clustered index.
+"""Maximum number of key columns that this package supports."""
 
 Columns = tuple[Column, ...]
 

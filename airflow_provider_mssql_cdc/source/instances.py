@@ -23,6 +23,8 @@ def visible_instances(
 
     :param source: (schema, table) to list the instances of one table only.
     """
+    # A hidden instance is no error but a missing row, as with every catalog view (Microsoft Learn, "Metadata
+    # visibility configuration").
     rows = session.rows(cdc.instances(source), doing="asking for capture instances")
     return tuple(instance_of(row) for row in rows)
 

@@ -224,6 +224,8 @@ class SourceSession:
         if self.isolation != "snapshot":
             yield
             return
+        # Before BEGIN: a transaction that began under another level cannot become SNAPSHOT (error 3951;
+        # Microsoft Learn, "SET TRANSACTION ISOLATION LEVEL").
         self.execute(statements.SET_SNAPSHOT, doing="asking for snapshot isolation")
         self.execute(statements.BEGIN, doing="beginning a transaction")
         try:

@@ -60,6 +60,7 @@ def _now_of(session: SourceSession, instance: CaptureInstance, max_lsn: str | No
     reached = Lsn.from_server(max_lsn)
     if start is None:
         raise NotReadyYet(f"{session.settings.label}: {instance.name} has no first LSN, {_NOT_READY}")
+    # Changes are recorded from start_lsn on, so the LSN just below it is a valid position.
     before_start = start.decremented()
     return before_start if reached is None else max(reached, before_start)
 
@@ -125,6 +126,8 @@ def low_of(
     start = (
         instance.start_lsn if lowest is not None else refreshed(session, instance, listed=listed).start_lsn
     )
+    # fn_cdc_get_min_lsn reads start_lsn from cdc.change_tables (Microsoft Learn, "sys.fn_cdc_get_min_lsn");
+    # it may have moved between the two queries, so the higher value is the current one.
     known = [lsn for lsn in (lowest, start) if lsn is not None]
     if not known:
         raise NotReadyYet(f"{session.settings.label}: {instance.name} has no low watermark, {_NOT_READY}")
@@ -338,6 +341,8 @@ def entry_past(session: SourceSession, horizon: ReadHorizon) -> Lsn | None:
 
     It is above the horizon's LSN and more than a second after its time; None while there is none.
     """
+    # Commit times are datetime, which counts in 1/300 s (Microsoft Learn, "datetime"): whole seconds are
+    # exact.
     passed = (horizon.time.astimezone(UTC) + timedelta(seconds=1)).replace(microsecond=0)
     local = local_cut(session, passed + timedelta(seconds=1))
     return Lsn.from_server(session.value(cdc.first_entry_past(horizon.lsn, local), doing=_ASKING_CAPTURE))

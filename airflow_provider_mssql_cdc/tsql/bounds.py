@@ -141,6 +141,8 @@ def typed_bound(sql_type: SqlType, value: str, name: str) -> BoundText:
     """
     if sql_type.name in CHAR_TYPES:
         return _char_bound(sql_type, value, name)
+    # Data type precedence converts the operand of lower precedence: nvarchar is above varchar, so without
+    # this conversion the column would be converted (Microsoft Learn, "Data type precedence").
     marker = BoundText(f"%({name})s", {name: value})
     if sql_type.name in BINARY_TYPES:
         return BoundText(f"CONVERT({sql_type.declaration}, {marker.text}, 1)", marker.parameters)
@@ -189,6 +191,9 @@ def _plain_text(value: str, name: str) -> BoundText:
     from a literal, so control characters are written by number. Concatenated parts are limited to 4,000
     characters, beyond which the server truncates silently, unless one of them is a (max) type.
     """
+    # Microsoft Learn, "Backslash (Line Continuation)", for the lost line breaks, and "+ (String
+    # Concatenation)" for results above 8,000 bytes, which are truncated unless one operand is a large value
+    # type.
     pieces = [piece for piece in _CONTROL.split(value) if piece]
     if len(pieces) <= 1 and not _CONTROL.search(value):
         return BoundText(f"%({name})s", {name: value})

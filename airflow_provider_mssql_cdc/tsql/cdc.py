@@ -93,6 +93,8 @@ def min_lsn(capture_instance: str) -> Statement:
     """Return the instance's low endpoint, as min_lsn; NULL or all-zero when unknown or not visible."""
     return Statement(
         "SELECT CONVERT(varchar(22),\n"
+        # All zero if the instance does not exist or this login may not access it (Microsoft Learn,
+        # "sys.fn_cdc_get_min_lsn"), so the answer alone proves neither.
         "               sys.fn_cdc_get_min_lsn(CAST(%(instance)s AS nvarchar(128))), 1) AS min_lsn",
         {"instance": capture_instance},
     )
@@ -159,6 +161,8 @@ def history(capture_instance: str, lsns: Sequence[Lsn], zone: ServerZone = Serve
     updateability (READ_WRITE or READ_ONLY). Statements of a batch run in sequence, so an entry that cleanup
     removes after ``max_lsn`` was read is no longer above ``low``.
     """
+    # Variables, because the order is the guarantee: within one SELECT the server chooses the order of the
+    # subqueries.
     entries = [f"@entry_{number}" for number in range(len(lsns))]
     declared = "".join(f", {name} datetime" for name in entries)
     asked = "".join(
@@ -233,6 +237,8 @@ def change_rows(
     """
     # Bytes, not text: printing two LSNs per row costs the server more than reading it, and 24 bytes.
     command_id = "c.[__$command_id]" if has_command_id else "CAST(NULL AS int)"
+    # Microsoft Learn, "cdc.<capture_instance>_CT": __$seqval should not be used for ordering; __$command_id
+    # orders the operations of a transaction. Builds without it have nothing better than __$seqval.
     order = "c.[__$start_lsn], c.[__$command_id], " if has_command_id else "c.[__$start_lsn], "
     captured = "".join(
         f",\n       {column.projection} AS {quote_identifier(result_name(column.lake.name))}"
@@ -275,6 +281,7 @@ def wall_clock(at: datetime, zone: str) -> Statement:
 
     :param at: UTC without zone, a multiple of 15 minutes.
     """
+    # The server knows the rules of its zones, this process may have others: so the server converts.
     steps = ", ".join(f"({step})" for step in range(-CLOCK_STEPS, CLOCK_STEPS + 1))
     moved = "DATEADD(minute, 15 * g.step, CAST(%(at)s AS datetime2(0)))"
     return Statement(

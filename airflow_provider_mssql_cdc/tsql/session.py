@@ -28,7 +28,7 @@ NEEDED = (
 """Required options: without them values are truncated, or rows are rolled back or read uncommitted."""
 
 STATED = (
-    # First, because under FMTONLY nothing else is carried out, and results come without their rows.
+    # First: under FMTONLY results have columns and no rows (Microsoft Learn, "SET FMTONLY").
     "SET FMTONLY OFF",
     # LANGUAGE sets DATEFORMAT, so it comes first. Errors without a number are told by their English text.
     "SET LANGUAGE us_english",
@@ -60,7 +60,7 @@ _OPTIONS = {
 FIRST_WITH_ZONE = 16
 
 READ_UNCOMMITTED = 1
-"""Value of ``transaction_isolation_level`` for READ COMMITTED (Microsoft Learn, "sys.dm_exec_sessions")."""
+"""Value of ``transaction_isolation_level``; 2 is READ COMMITTED (Microsoft Learn, "sys.dm_exec_sessions")."""
 
 _GLOBALS = "@@TEXTSIZE AS size_of_text, @@TRANCOUNT AS open_transactions, @@LOCK_TIMEOUT AS lock_wait_ms"
 _LEVELS = (
@@ -119,6 +119,7 @@ def set_up(lock_timeout_ms: int) -> Statement:
     stated = ";\n".join(settings)
     return Statement(
         f"{stated};\n"
+        # A LEFT JOIN: an engine may not list the session, and the other columns must still arrive.
         f"SELECT {_GLOBALS},\n       @@OPTIONS AS option_bits, {_LEVELS},\n"
         f"       {_TEXTS},\n       {_SERVER}\n"
         "FROM (SELECT @@SPID AS own_id) AS o\n"

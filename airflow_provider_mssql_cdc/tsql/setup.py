@@ -120,6 +120,8 @@ def _enable(setup: Setup, schema: str, table: str) -> str:
     instance = _literal(setup.instance_of(schema, table))
     role = "NULL" if setup.role is None else _literal(setup.role)
     return (
+        # Net changes also require a primary key or a unique index (Microsoft Learn,
+        # "sys.sp_cdc_enable_table"), and this package supports tables without either.
         f"IF NOT EXISTS (SELECT 1 FROM cdc.change_tables WHERE capture_instance = {instance})\n"
         "    EXEC sys.sp_cdc_enable_table\n"
         f"        @source_schema = {_literal(schema)}, @source_name = {_literal(table)},\n"

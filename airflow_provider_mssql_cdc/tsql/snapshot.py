@@ -42,6 +42,7 @@ def key_ends(table: SourceTable, column: Column) -> Statement:
     :func:`first_key`.
     """
     name = quote_identifier(column.name)
+    # Microsoft Learn, "MIN": not for bit columns.
     ends = [f"(SELECT {function}({name}) FROM {table_name(table)})" for function in ("MIN", "MAX")]
     lowest, highest = (exact_text(column.sql_type, end) for end in ends)
     return Statement(f"SELECT {lowest} AS lowest,\n       {highest} AS highest")
@@ -231,6 +232,8 @@ def _whole(column: str, read: str, *, wide: str, limit: SqlType | None) -> str:
     """
     if limit is None:
         return f"CAST({column} AS {read})"
+    # A conversion to a shorter char or binary type truncates without an error (Microsoft Learn, "CAST and
+    # CONVERT", truncating and rounding results).
     length = f"DATALENGTH(CAST({column} AS {wide}(max)))"
     most = _units(limit) * (2 if wide == "nvarchar" else 1)
     failing = f"CAST(CAST(N'longer than {limit}: ' + CAST({length} AS nvarchar(20)) AS int) AS {read})"
