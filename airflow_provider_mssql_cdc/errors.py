@@ -29,6 +29,7 @@
         ├── Superseded              a newer snapshot has replaced this one
         ├── ForeignTable            a Delta table that belongs to another source
         ├── StateDamaged            bronze's transactions contradict its rows or its log
+        ├── SilverDiffers           a reconcile found rows that do not equal the source's
         └── IncompletePlan          ranges or staged files are missing
 
 ``retryable`` is a fact of the class. A message says what happened, where, and what to do next; it

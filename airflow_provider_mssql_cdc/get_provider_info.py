@@ -125,10 +125,12 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.on_call",
                 "operators.changes",
                 "operators.merge",
+                "operators.reconcile",
+                "operators.freshness",
                 "operators.database",
             )
         ],
-        "sensors": [_modules("sensors.capture")],
+        "sensors": [_modules("sensors.capture", "sensors.freshness")],
         "triggers": [_modules("triggers.capture")],
         "hooks": [_modules("hooks.mssql_cdc")],
         "connection-types": [

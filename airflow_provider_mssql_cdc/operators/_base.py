@@ -18,8 +18,8 @@ from airflow_provider_mssql_cdc.errors import (
 from airflow_provider_mssql_cdc.jobs.task import storage_failed
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.operators._metrics import emit_facts, emit_failure
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
-from airflow_provider_mssql_cdc.operators.metrics import emit_facts, emit_failure
 from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.model.database_items import (
     ToComplete,
 )
 from airflow_provider_mssql_cdc.operators._base import CdcTask, attempt_of, delta_asset
-from airflow_provider_mssql_cdc.operators.metrics import emit_failure
+from airflow_provider_mssql_cdc.operators._metrics import emit_failure
 from airflow_provider_mssql_cdc.planning.packs import label_of
 from airflow_provider_mssql_cdc.planning.report import RunReport, report_of
 

@@ -18,7 +18,7 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcFreshnessOperator,
     MssqlCdcMergeOperator,
 )
-from airflow_provider_mssql_cdc.operators.metrics import emit_facts
+from airflow_provider_mssql_cdc.operators._metrics import emit_facts
 from airflow_provider_mssql_cdc.sensors import MssqlCdcFreshnessSensor
 from tests.dags.harness import run, states
 from tests.support.statsd_server import StatsdServer

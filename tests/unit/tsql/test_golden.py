@@ -128,6 +128,12 @@ STATEMENTS: dict[str, Callable[[], Statement]] = {
         NULLABLE, (None, "0x00000000000007D1"), ("Süd", "0x00000000000007D2")
     ),
     "select_control_characters": lambda: select(NULLABLE, ("a\0b\\\nc", "0x00000000000007D1"), None),
+    "select_keys_one_column": lambda: snapshot.select_keys(
+        ORDERS, plan_columns(ID, {}, ()).columns, ID, [("1",), ("2",)]
+    ),
+    "select_keys_several_columns": lambda: snapshot.select_keys(
+        ORDERS, plan_columns(CODE_NUMBER, {}, ()).columns, CODE_NUMBER, [("a", "3"), ("b'c", "8")]
+    ),
     "count_range": lambda: snapshot.count_range(ORDERS, CODE_NUMBER, KeyRange(("a", "3"), ("b", "8"))),
     "key_ends_decimal": lambda: snapshot.key_ends(ORDERS, column("no", "decimal(20,0)")),
     "first_key": lambda: snapshot.first_key(ORDERS, COMPANY_ENTRY_LINE),
