@@ -109,16 +109,21 @@ from tests.support.database_world import DatabaseWorld, create_table
 with tempfile.TemporaryDirectory() as folder, EmbeddedSqlServer(database="shop") as server:
     create_table(server, "dbo.t0")
     create_table(server, "dbo.t1")
+    world = DatabaseWorld(server, Path(folder), driver="mssql-python", tables={})
+    world.run()
+    world.close()
+with tempfile.TemporaryDirectory() as folder, EmbeddedSqlServer(database="shop") as server:
+    create_table(server, "dbo.t0")
     world = DatabaseWorld(server, Path(folder), driver="mssql-python", tables={}, silver=None)
     world.run()
     server.execute("UPDATE dbo.t0 SET name = N'größer' WHERE id < 3")
     server.idle()
-    assert world.run().followed == 2
+    assert world.run().followed == 1
     world.close()
 """
 
 
-def test_a_load_and_its_changes_do_without_pandas() -> None:
+def test_a_load_with_its_first_merge_and_a_run_of_changes_do_without_pandas() -> None:
     assert not {"pandas", "polars"} & set(run_fresh(A_LOAD_AND_ITS_CHANGES))
 
 

@@ -155,11 +155,21 @@ def _keys_within(within: Range, bronze: Bronze, snapshot: Lsn, *, schema: pa.Sch
 
 
 def _repeated(rows: pa.Table, but: KeySet | None) -> pa.Table:
+    if _are_distinct(rows):
+        return rows.slice(0, 0)
     # With threads the order of the groups is not stable (pyarrow.Table.group_by).
     counted = rows.group_by(rows.column_names, use_threads=False).aggregate([([], "count_all")])
     several_rows = counted.filter(pc.greater(counted.column("count_all"), several([1], pa.int64())[0]))
     keys = several_rows.select(rows.column_names)
     return keys if but is None else keys.filter(pc.is_null(but.positions(keys)))
+
+
+def _are_distinct(rows: pa.Table) -> bool:
+    """Whether no key is there twice; False for keys that only a grouping tells of, which imports pandas."""
+    kinds = (pa.types.is_integer, pa.types.is_string)
+    if rows.num_columns > 1 or not any(is_kind(rows.schema.field(0).type) for is_kind in kinds):
+        return False
+    return bool(pc.count_distinct(rows.column(0), mode="all").as_py() == rows.num_rows)
 
 
 def _largest_stamps(keys: KeySet, bronze: Bronze, snapshot: Lsn, *, schema: pa.Schema) -> pa.Array:
