@@ -25,7 +25,7 @@ def shape_of(text: str) -> str:
 
 
 def collect(kind: str, text: str) -> None:
-    """Write a text down, unless one of the same shape was."""
+    """Record a statement unless one of the same shape was recorded."""
     if FOLDER is None:
         return
     shape = (kind, shape_of(text))

@@ -34,7 +34,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """One table of a database, with everything that its jobs are told.
+    """One table of a database, with the parameters of all its jobs.
 
     :param name: ``schema.table`` as the server spells it.
     :param silver: path or URI of the Delta table with the current state; None leaves it out.
@@ -46,7 +46,7 @@ class DatabaseTable:
     options: TableOptions
 
     def places(self) -> list[str]:
-        """The canonical places of its own Delta tables; the facts are everybody's."""
+        """The canonical locations of its own Delta tables; the facts table is shared."""
         own = [self.table.bronze, *([] if self.silver is None else [self.silver])]
         return [*map(canonical_uri, own), plans_uri(self.table.bronze)]
 
@@ -81,7 +81,7 @@ class MssqlCdcDatabase:
     :param silver: likewise, of its current state; None leaves silver out. (templated)
     :param facts: path or URI of the Delta table that receives one row per event. (templated)
     :param tables: ``{"schema.table" or pattern: {option: value}}``, with every option of a table and of its
-        operators, and ``bronze``, ``silver`` and ``capture_instance``. A later pattern goes over an earlier
+        operators, and ``bronze``, ``silver`` and ``capture_instance``. A later pattern overrides an earlier
         one, a name over all patterns. (templated)
     :param storage_options: of all Delta tables, as delta-rs takes them. (templated, never shown)
     :param delta_conn_id: an Airflow connection that says how to reach the object store. (templated)

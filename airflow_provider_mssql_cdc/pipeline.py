@@ -46,7 +46,7 @@ def mssql_cdc_pipeline(
 
     :param group_id: id of the task group.
     :param database: which tables, from where and to where. (templated)
-    :param parts: ``("load", "follow")`` in one DAG, or each in a DAG of its own: then a long load, whose DAG
+    :param parts: ``("load", "follow")`` in one DAG, or each in its own DAG: then a long load, whose DAG
         has ``max_active_runs=1``, keeps no run of the other one waiting. With tables in ``mode="chunked"``
         always the latter.
     :param max_tasks: mapped tasks of ``read`` in one run, for all tables together.
@@ -56,7 +56,7 @@ def mssql_cdc_pipeline(
     :param max_failed_tables: how many tables may fail in a run that ends well.
     :param pool: of all tasks; a pool per source server limits the load on it.
     :param sessions_per_task: how many tables a task of ``read`` (a pack), ``complete`` or ``follow`` has in
-        work at the same time, each on a session of its own: the server serves up to the pool's slots times
+        work at the same time, each on its own session: the server serves up to the pool's slots times
         this many. They share the memory that one table may take.
     :param asset_events: announce what was committed on the asset of each Delta table.
     :param default_args: of the task group.
@@ -94,7 +94,7 @@ def mssql_cdc_pipeline(
         task_ids: dict[str, str | None] = {"read": None, "complete": None, "follow": None}
         if "load" in parts:
             read = MssqlCdcDatabaseReadOperator.partial(task_id="read", **mapped).expand(item=plan.output)
-            # Over slots of its own: what expands over a task that failed is never run, whatever its rule.
+            # Over its own slots: what expands over a task that failed is never run, whatever its rule.
             complete = MssqlCdcDatabaseCompleteOperator.partial(
                 task_id="complete",
                 read_task_id=read.task_id,

@@ -134,7 +134,7 @@ class ChangeSource:
     def _gone(self, instance: CaptureInstance) -> NotReadyYet:
         return NotReadyYet(
             f"{self.table.label}: capture instance {instance.name} was dropped or created again while it was "
-            "read; nothing of this window was committed. The next attempt sees what is there now"
+            "read; nothing of this window was committed. The next attempt uses the current instances"
         )
 
     def recorded(self, instance: CaptureInstance) -> RecordedColumns:
@@ -149,7 +149,7 @@ class ChangeSource:
     def _plan(self, instance: CaptureInstance) -> RecordedColumns:
         ids = dict(self._recorded_ids(instance))
         stored = described_columns(self.session, instance.change_table_id)
-        if not stored:  # every change table has columns of its own
+        if not stored:  # every change table has technical columns
             raise self._gone(instance)
         source = {(column.name, column.column_id): column for column in self.description.columns}
         columns = [

@@ -97,7 +97,7 @@ class Worker:
                 with self.sessions(isolation)() as session:
                     gather_ahead(session, names)
         except MssqlCdcError as exc:
-            log.debug("tables are asked about one by one: %s", exc)
+            log.debug("prefetch failed, tables are queried one by one: %s", exc)
 
 
 def each_table(
@@ -130,7 +130,7 @@ def _at_once(turns: _Turns, threads: int) -> None:
         ThreadPoolExecutor(threads, "tables") as pool,
     ):
         try:
-            # A new thread has none of the caller's context variables: what is written together, for one.
+            # A new thread has none of the caller's context variables, such as the buffer of facts_together.
             # Python runs signal handlers in the main thread only (Python docs, "signal", Signals and
             # threads).
             running = [pool.submit(contextvars.copy_context().run, turns.take) for _ in range(threads)]
@@ -187,7 +187,7 @@ class _Turns:
         done = self._done[ref.name] = Done()
         try:
             self._job(self.worker, self.worker.table_of(ref), ref, done)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the next table has its turn
+        except Exception as exc:  # noqa: BLE001 - any failure must leave the next table its turn
             failure = self._failed[ref.name] = failure_of(ref.name, exc)
             if isinstance(exc, _ALL_TABLES_SHARE):
                 self._shared = failure

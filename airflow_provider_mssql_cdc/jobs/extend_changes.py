@@ -166,7 +166,7 @@ def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
     if not request.start_now and (bronze is None or bronze.state.coverage is None):
         return Skipped(
             f"{request.table.label}: there is no snapshot in {location} to continue from. Run "
-            'mssql_cdc_bootstrap first, or start without rows that are there already: start="now"'
+            'mssql_cdc_bootstrap first, or start without the existing rows: start="now"'
         )
     with connect() as session:
         source = ChangeSource(session, request.table)
@@ -199,7 +199,7 @@ def _ready(request: ChangesRequest, source: ChangeSource, bronze: Bronze | None)
             stamp=stamp_at(source.session, start),
             run_id=request.attempt.run_id,
         )
-        log.info("%s: changes begin at %s, without the rows that are there", request.table.label, start)
+        log.info("%s: changes begin at %s, without the existing rows", request.table.label, start)
     return bronze
 
 

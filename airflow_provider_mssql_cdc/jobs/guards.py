@@ -49,8 +49,8 @@ _ASKING = "asking whether the server's history is the one that bronze was read f
 
 WAY_ON = (
     "the database was restored to an earlier point, or a failover lost commits. Bronze may hold changes that "
-    "the source no longer has, and no snapshot mends that, resnapshot=True neither: load into a new bronze "
-    "path (docs/operations.md, The source was restored)"
+    "the source no longer has, and no snapshot can repair that, not even resnapshot=True: load into a new "
+    "bronze path (docs/operations.md, The source was restored)"
 )
 
 

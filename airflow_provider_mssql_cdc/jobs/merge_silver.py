@@ -159,7 +159,7 @@ def _refuse_wrong_tables(order: MergeOrder, bronze: Bronze) -> None:
 
 
 def _without_snapshot(order: MergeOrder, reason: str) -> Skipped | Waiting:
-    sentence = f"{order.table.label}: silver stays as it is: {reason}"
+    sentence = f"{order.table.label}: silver is left unchanged: {reason}"
     return Waiting(sentence) if order.wait_consistent else Skipped(sentence)
 
 
@@ -190,11 +190,11 @@ def _merge_once(
         bronze.refuse_thinned(snapshot)
     if order.wait_consistent and not past.passed:
         return Waiting(
-            f"{order.table.label}: silver stays as it is: {past.reason}. mssql_cdc_changes reads them as far "
-            f"as capture has come. {CAPTURE_MOVES}"
+            f"{order.table.label}: silver is left unchanged: {past.reason}. mssql_cdc_changes reads them up "
+            f"to what capture has processed. {CAPTURE_MOVES}"
         )
     if silver is not None and isinstance(decision, MergeSince) and (few := _too_few(order, silver, bronze)):
-        return Skipped(f"{order.table.label}: silver stays as it is: {few}")
+        return Skipped(f"{order.table.label}: silver is left unchanged: {few}")
     if silver is None or isinstance(decision, Rebuild):
         silver = _with_the_sources_key(order, bronze, silver, connect=connect)
     request = MergeRequest(

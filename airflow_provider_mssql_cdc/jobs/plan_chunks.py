@@ -101,7 +101,7 @@ class ChunkPlanner:
                 plan = self._stored(snapshot)
                 return Skipped(
                     f"{self._table.label}: max_seconds have passed with {plan.chunks} chunk(s) of snapshot "
-                    f"{snapshot} planned; the next run goes on from there"
+                    f"{snapshot} planned; the next run continues from there"
                 )
         return plan
 
@@ -238,7 +238,7 @@ def plan_chunks(
         write_snapshot_facts(table, row, attempt=request.attempt, started_at=started_at)
     waves = _waves_to_read(bronze.reload(), plan, request=request, stop=stop)
     if stop.after is not None and datetime.now(UTC) >= stop.after:
-        return Skipped(f"{table.label}: max_seconds have passed; the next run goes on ({len(waves)} waves)")
+        return Skipped(f"{table.label}: max_seconds have passed; the next run continues ({len(waves)} waves)")
     return waves
 
 
@@ -255,7 +255,7 @@ def too_little_headroom(
     return (
         f"the changes in bronze end {hours:.1f} hours above what CDC still keeps, and this load wants "
         f"{stop.min_headroom_hours:g} hours of headroom, so it begins no further wave: let the changes "
-        "operator catch up; the next run goes on"
+        "operator catch up; the next run continues"
     )
 
 

@@ -90,7 +90,7 @@ class _Past:
 
 def _past(worker: Worker, tracked: TrackedTables) -> _Past:
     database = worker.database
-    if "{" in database.facts:  # a facts table per source table: no one place tells of all of them
+    if "{" in database.facts:  # a facts table per source table: none covers all of them
         return _Past()
     storage = worker.with_storage(database.table_of("any.table").table)
     try:

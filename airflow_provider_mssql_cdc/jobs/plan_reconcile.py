@@ -113,7 +113,7 @@ def open_tables(order: ReconcileOrder) -> tuple[Bronze, Silver] | Skipped:
 
 
 def keyed(source: LoadableTable) -> LoadableTable:
-    """The table cut on its key, whatever ``split_by`` says: a row leaves its tile with its key alone."""
+    """Return the table cut on its key: with ``split_by`` a row could leave its tile without a key change."""
     key = source.keys.key
     cut = key if key is not None and all(is_bindable(column.sql_type) for column in key) else None
     return replace(source, keys=replace(source.keys, split_by=cut, split_is_unique=cut is not None))

@@ -173,9 +173,9 @@ def verify_count(
         return
     raise CountsDiffer(
         f"{label}: {rows:,} rows were read and the server counts {counted:,}, though CDC shows no change of "
-        "the table since. Nothing of this range is committed. A commit that capture has not come to yet "
-        'looks like this too: on a table that is written to, read under isolation="snapshot" or leave '
-        "verify_counts out"
+        "the table since. Nothing of this range is committed. A commit that capture has not processed yet "
+        'looks like this too: on a table that is written to, read under isolation="snapshot" or omit '
+        "verify_counts"
     )
 
 

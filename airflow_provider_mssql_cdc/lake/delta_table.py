@@ -59,7 +59,7 @@ def create_table(
             configuration=properties,
             storage_options=location.options(),
             # With retries delta-rs lets two creators both succeed: the later one's metadata replaces the
-            # first one's in a version of its own (tried, 1.6.6).
+            # first one's in a separate version (tried, 1.6.6).
             commit_properties=CommitProperties(max_commit_retries=0),
             # By default delta-rs refuses properties that it does not know, such as mssql_cdc.source.
             raise_if_key_not_exists=False,

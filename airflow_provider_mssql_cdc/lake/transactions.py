@@ -41,7 +41,7 @@ INSTANCE = "mssql_cdc#instance"
 """The change table that was read last: ``.table``, its object id, and ``.made`` in µs since 1970."""
 
 SOURCE_OBJECT = "mssql_cdc#source.object"
-"""Object id of the source table that the rows come from; written when it is not what is there already."""
+"""Object id of the source table that the rows come from; written when it differs from the stored one."""
 
 THINNED = "mssql_cdc#thinned"
 """``.hi`` and ``.lo``: up to which LSN rows may be missing; ``.version``: of the commit that took them."""

@@ -245,7 +245,7 @@ class Progress:
     """Hold the progress of a table's load.
 
     :param state: ``none``: not started; ``planning``: bounds are being searched; ``loading``: waves are
-        missing; ``loaded``: bronze holds all waves and ``complete`` is due; ``complete``.
+        missing; ``loaded``: bronze holds all waves and ``complete`` has to run; ``complete``.
     :param snapshot: S of the unfinished load, else of the complete snapshot.
     :param complete_snapshot: S of the newest complete snapshot.
     :param chunks: planned so far; the total when ``state`` is not ``planning``.

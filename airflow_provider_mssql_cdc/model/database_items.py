@@ -199,7 +199,7 @@ class DatabasePlan:
     tables: int
 
     def summary(self) -> dict[str, Any]:
-        """What ``report`` is told besides the items; JSON types."""
+        """What ``report`` receives besides the items; JSON types."""
         return {
             "plan": self.plan,
             "tables": self.tables,

@@ -64,7 +64,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """Rows of the source that wait, staged, until silver is as far as they are.
+    """Rows of the source that wait, staged, until silver has caught up with them.
 
     :param read_at_lsn: L, what the reading session had passed before the first row.
     :param horizon: what the read may have seen.
@@ -109,8 +109,8 @@ class Found:
 
     :param rows_source: rows read from the source.
     :param rows_silver: rows of silver that were compared with them, or with their absence.
-    :param equal: equal in every compared column; no change named their keys meanwhile.
-    :param moved: keys that changes named meanwhile and that are right on both sides.
+    :param equal: equal in every compared column; no change named their keys in the meantime.
+    :param moved: keys that changes named in the meantime and that are correct on both sides.
     :param missing: keys of the source that silver lacks.
     :param extra: keys of silver that the source lacks.
     :param different: keys whose rows differ.

@@ -93,7 +93,7 @@ def _send(emit: Callable[..., None], name: str, value: float, tags: dict[str, st
 
 def _has_tags() -> bool:
     """Whether Airflow sends its metrics to a backend with tags: Datadog, InfluxDB or OpenTelemetry."""
-    # Airflow docs, "Metrics Configuration". Plain StatsD drops tags without a word.
+    # Airflow docs, "Metrics Configuration". Plain StatsD drops tags silently.
     options = ("statsd_datadog_enabled", "statsd_influxdb_enabled", "otel_on")
     return any(conf.getboolean("metrics", option, fallback=False) for option in options)
 

@@ -50,7 +50,7 @@ class MssqlCdcDatabaseTask(CdcTask):
 
     :param database: which tables, from where and to where. (templated)
     :param plan_task_id: the task whose items these are.
-    :param sessions_per_task: how many tables are in work at the same time, each on a session of its own.
+    :param sessions_per_task: how many tables are in work at the same time, each on its own session.
     """
 
     template_fields: Sequence[str] = ("database",)
@@ -98,7 +98,7 @@ class MssqlCdcDatabaseTask(CdcTask):
                 self._sessions.close()
 
     def on_kill(self) -> None:
-        """End the queries on the server, and begin none; what was committed stays, the next try goes on."""
+        """End the queries on the server, and begin none; what was committed stays, the next try continues."""
         self._stopped = True
         if self._sessions is not None:
             self._sessions.cancel()
@@ -109,7 +109,7 @@ class MssqlCdcDatabaseTask(CdcTask):
         return dict(found) if isinstance(found, Mapping) else {}
 
     def ended(self, context: Context, outcome: PackOutcome, *, plan: str | None, item: int) -> dict[str, Any]:
-        """Events for what was committed, and the result; or another try for what a retry may mend.
+        """Events for what was committed, and the result; or another try for retryable errors.
 
         :raises RetryableError: tables failed that another attempt may bring, and there is one left.
         """

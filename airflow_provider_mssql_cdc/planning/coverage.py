@@ -20,7 +20,7 @@ CAPTURE_MOVES = (
     "is paused)"
 )
 """What to do when a task waits for capture on a database without commits."""
-# Entries without changes record how far capture has come in times of low activity (Microsoft Learn,
+# Entries without changes record the progress of capture in times of low activity (Microsoft Learn,
 # "cdc.lsn_time_mapping").
 
 

@@ -266,7 +266,7 @@ def _missing_identity(
 ) -> UniqueIndex | None:
     """Return the index that identifies the table's rows, when bronze holds the columns of none.
 
-    The state rule decides by images whether a row left a key or came to it. Two rows are told apart by
+    The state rule decides by images whether a row left a key or came to it. Two rows are distinguished by
     their images only if some unique index other than the key is in them.
     """
     whole = [index for index in indexes if not (index.filtered or index.disabled)]

@@ -17,7 +17,7 @@ TABLE_ROWS = 10_000
 """What a table costs however small it is: its round trips and commits, as rows that could be read instead."""
 
 PACK_ROWS = 1_000_000
-"""A pack that reads this much is worth a task of its own."""
+"""A pack that reads this much is worth a separate task."""
 
 ROWS_PER_SECOND = 20_000
 """Turns the seconds that a table took last time into rows."""

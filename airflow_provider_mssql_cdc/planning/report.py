@@ -20,7 +20,7 @@ class RunReport:
     :param label: what messages call the database.
     :param tables: chosen by the patterns.
     :param loaded: whose snapshot was completed in this run.
-    :param followed: whose changes were read as far as capture has come.
+    :param followed: whose changes were read up to what capture has processed.
     :param rows: change rows that went to bronze.
     :param failed: by table, why; the newest word where several tasks had the table.
     :param died: tasks that ended without a result, with their tables.

@@ -208,7 +208,7 @@ def choose_reading(
     ]
     if not candidates:
         return None
-    # Below its own start the configured instance does not show how far capture has come: the other one is
+    # Below its own start the configured instance does not show what capture has processed: the other one is
     # read only up to what capture has processed.
     chosen = max(candidates, key=lambda available: available.low)
     end = min(bound, configured.low.decremented(), chosen.captured or position)

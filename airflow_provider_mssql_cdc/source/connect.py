@@ -149,7 +149,7 @@ def odbc_connection_string(settings: ConnectionSettings) -> str:
         "HostnameInCertificate": settings.certificate_host,
         "ApplicationIntent": "ReadOnly" if settings.read_only else None,
         "MultiSubnetFailover": "yes" if settings.multi_subnet_failover else None,
-        # A read that goes on over a second connection would no longer be the one that asked now().
+        # A read that continues over a second connection would no longer be the one that asked now().
         "ConnectRetryCount": "0",
     }
     return ";".join(f"{name}={_braced(value)}" for name, value in keywords.items() if value)
@@ -212,7 +212,7 @@ def choose_driver(settings: ConnectionSettings) -> DriverName:
         raise ConfigurationError(f"connection {settings.conn_id!r} asks for {asked} but {problem}")
     if not _said_once.is_set():
         _said_once.set()
-        log.info("Reading with pymssql; mssql-python reads about ten times cheaper per cell: %s", _FASTER)
+        log.info("Reading with pymssql; mssql-python uses about a tenth of its CPU per cell: %s", _FASTER)
         if "not installed" not in problem:
             log.warning("mssql-python is installed and not used: %s", problem)
     return "pymssql"
@@ -287,7 +287,7 @@ def _one_by_one(session: Session, lock_timeout_ms: int, *, why: PermanentError) 
         except PermanentError:
             missing.append(question.text)
     log.warning(
-        "%s: this server does not know all of what a session states (%s). Missing: %s",
+        "%s: this server does not support all session options (%s). Missing: %s",
         session.settings.label,
         why,
         "; ".join(missing) or "nothing when asked one by one",
@@ -311,7 +311,7 @@ def _judge(session: Session, state: SessionState) -> None:
         )
     if other := state.other():
         log.warning(
-            "%s: the server took these settings and does not show them as made: %s",
+            "%s: the server accepted these settings but does not report them as set: %s",
             session.settings.label,
             ", ".join(other),
         )

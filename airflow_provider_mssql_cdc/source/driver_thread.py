@@ -104,7 +104,7 @@ class DriverSocket:
 
     def shut_down(self) -> None:
         """Shut the connection down under the driver; does not block."""
-        if (duplicate := self._socket) is not None:  # another thread may release it meanwhile
+        if (duplicate := self._socket) is not None:  # another thread may release it concurrently
             with contextlib.suppress(OSError):
                 duplicate.shutdown(socket.SHUT_RDWR)
 
@@ -198,7 +198,7 @@ class DriverThread:
             future, job = item
             try:
                 result = job()
-            except BaseException as exc:  # noqa: BLE001 - carried over to whoever waits for it
+            except BaseException as exc:  # noqa: BLE001 - re-raised in the waiting thread
                 future.set_exception(exc)
             else:
                 future.set_result(result)

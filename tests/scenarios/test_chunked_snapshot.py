@@ -500,7 +500,7 @@ def test_planning_stops_at_the_runs_end_and_goes_on_in_the_next(
     load.server.execute("UPDATE dbo.orders SET id = 1000000 WHERE id = 399")  # not dense any more
     stopped = load.waves(max_seconds=0)
     assert isinstance(stopped, Skipped)
-    assert "the next run goes on" in stopped.reason
+    assert "the next run continues" in stopped.reason
     assert load.status().state == "planning"
     assert other.load().rows == ROWS
 

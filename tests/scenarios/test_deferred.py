@@ -88,7 +88,7 @@ def test_a_merge_that_waits_leaves_its_worker_and_goes_on_when_changes_have_pass
     rows = sorted((row["id"], row["name"]) for row in delta_rows(silver))
     assert rows == patient.rows("awaited")
     log = airflow.log("merge_awaited", run, "merge", attempts(airflow, "merge_awaited", run, "merge"))
-    assert "silver stays as it is" in log, "the try that merged is the one that waited"
+    assert "silver is left unchanged" in log, "the try that merged is the one that waited"
 
 
 def test_a_merge_whose_wait_is_over_fails_with_the_reason_however_often_it_was_deferred(
@@ -97,7 +97,7 @@ def test_a_merge_whose_wait_is_over_fails_with_the_reason_however_often_it_was_d
     """Three looks: the time to wait is handed on from one to the next."""
     assert airflow.wait_for_run("merge_in_vain", in_vain, seconds=600) == "failed"
     log = airflow.log("merge_in_vain", in_vain, "merge", 1)
-    assert log.count("silver stays as it is: there is no bronze table") >= 3
+    assert log.count("silver is left unchanged: there is no bronze table") >= 3
     assert "NotReadyYet" in log
     assert not (tables.path / "silver" / "never_loaded").exists()
 

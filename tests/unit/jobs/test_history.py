@@ -57,7 +57,7 @@ def refused_everywhere(world: ChangesWorld, match: str) -> None:
         world.changes()
     with pytest.raises(StateDamaged, match="load into a new bronze path"):
         world.bootstrap(run_id="other")
-    with pytest.raises(StateDamaged, match="no snapshot mends that"):
+    with pytest.raises(StateDamaged, match="no snapshot can repair that"):
         world.bootstrap(run_id="again", resnapshot=True)
     assert world.bronze() == before
 
