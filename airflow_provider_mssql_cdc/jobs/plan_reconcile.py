@@ -74,6 +74,8 @@ def plan_reconcile(order: ReconcileOrder, *, connect: Connect) -> list[Reconcile
         return opened
     _, silver = opened
     reports = ReconcileTable(silver)
+    if removed := reports.remove_leftovers():
+        log.info("%s: removed %d file(s) with rows that tries of earlier runs left", order.label, removed)
     cycle = reports.cycle()
     if cycle is None or not cycle.open_tiles:
         cycle = _new_cycle(order, reports, connect=connect)
@@ -83,7 +85,7 @@ def plan_reconcile(order: ReconcileOrder, *, connect: Connect) -> list[Reconcile
         return tiles
     rows = sum(file.rows for file in current_files(silver))
     buckets = max(math.ceil(1 / order.share), math.ceil(rows / SAMPLED_KEYS))
-    sample = ReconcileItem(cycle.name, None, cycle.samples % buckets, buckets)
+    sample = ReconcileItem(cycle.name, None, reports.samples() % buckets, buckets)
     return [*tiles, sample]
 
 

@@ -64,7 +64,8 @@ def read_item(
         if item.tile is None:
             keys = _sampled(silver, item)
             asked = reports.stage(key_schema(silver), as_rows(keys, key_schema(silver)).to_batches())
-            rows = reports.stage(schema, _looked_up(session, source, keys, schema, label=order.label))
+            looked_up = _looked_up(session, source, silver.key, keys, label=order.label)
+            rows = reports.stage(schema, looked_up)
         else:
             rows = _staged_tile(order, item, reports, session, source, schema)
         after = horizon(session, source.description.instance)
@@ -142,17 +143,19 @@ def _sampled(silver: Silver, item: ReconcileItem) -> list[tuple[Any, ...]]:
 def _looked_up(
     session: SourceSession,
     source: LoadableTable,
+    names: Sequence[str],
     keys: Sequence[tuple[Any, ...]],
-    schema: Any,
     *,
     label: str,
 ) -> Iterator[Any]:
     """Read the source rows of these keys, a few keys per statement.
 
+    :param names: silver's key columns, in the order of the values in ``keys``.
+
     :raises UnsupportedKey: a key column is read through the user's cast, or its values have no exact text.
     """
     columns = {column.lake.name: column for column in source.columns}
-    key = [columns[name] for name in schema.names if name in _key_names(source)]
+    key = [columns[name] for name in names]
     if unusable := [column.source.name for column in key if not _is_plain(source, column)]:
         raise UnsupportedKey(
             f"{label}: keys cannot be looked up by {', '.join(unusable)}, which a cast converts or whose "
@@ -160,21 +163,13 @@ def _looked_up(
         )
     sources = [column.source for column in key]
     at_once = _KEYS_AT_ONCE["one column" if len(key) == 1 else "several"]
-    order = [list(_key_names(source)).index(column.lake.name) for column in key]
     for start in range(0, len(keys), at_once):
         bounds: list[Bound] = [
-            tuple(
-                text_of_value(column.source.sql_type, one[at]) for column, at in zip(key, order, strict=True)
-            )
+            tuple(text_of_value(column.sql_type, value) for column, value in zip(sources, one, strict=True))
             for one in keys[start : start + at_once]
         ]
         statement = select_keys(source.description.table, source.columns, sources, bounds)
         yield from session.read(statement, captured_schema(source.lake_columns), table=label)
-
-
-def _key_names(source: LoadableTable) -> tuple[str, ...]:
-    by_source = {column.source.name: column.lake.name for column in source.columns}
-    return tuple(by_source[column.name] for column in source.keys.key or ())
 
 
 def _is_plain(source: LoadableTable, column: PlannedColumn) -> bool:

@@ -107,11 +107,8 @@ def reconcile_item(
         past = consistency(read.horizon, coverage.changes, stamp=read_changes_state(bronze.table).stamp)
         if not past.passed:
             return Waiting(f"{order.label}: {item.label} waits: {past.reason}. {CAPTURE_MOVES}")
-        read = replace(read, until=coverage.changes)
-        reports.note(key, read)
-        silver.reload()
-    assert silver.position is not None
-    assert read.until is not None
+        reports.note(key, replace(read, until=coverage.changes))
+        return reconcile_item(order, item, connect=connect)  # silver of now, which may have a newer snapshot
     if silver.position.changes < read.until:
         return Waiting(
             f"{order.label}: {item.label} waits: silver's changes end at {silver.position.changes} and have "

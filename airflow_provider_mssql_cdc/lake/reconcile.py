@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -109,7 +109,13 @@ class ReconcileTable:
         )
         tiles = tuple(_range_of(row) for row in rows if row["kind"] == "plan")
         proven = frozenset(row["tile"] for row in rows if row["kind"] == "tile")
-        return Cycle(name, tiles, proven, sum(row["kind"] == "keys" for row in rows))
+        return Cycle(name, tiles, proven)
+
+    def samples(self) -> int:
+        """Return how many parts of silver's keys have been looked up, in all cycles."""
+        table = open_table(self.location)
+        assert table is not None
+        return int(query(table, "SELECT COUNT(*) AS samples FROM stored WHERE kind = 'keys'")[0]["samples"])
 
     def begin_cycle(self, name: str, tiles: Sequence[KeyRange]) -> Cycle:
         """Store tiles that cover the table."""
@@ -201,6 +207,15 @@ class ReconcileTable:
         """Delete what :meth:`note` stored."""
         for name in (_note_name(key), read.rows, *([read.asked] if read.asked else [])):
             self._storage.discard(name)
+
+    def remove_leftovers(self) -> int:
+        """Remove what killed and failed tries have read, once it is old; return the number of files."""
+        left = self._storage.names("read-", before=datetime.now(UTC) - LEFT_OVER_AFTER)
+        return sum(self._storage.discard(name) for name in left)
+
+
+LEFT_OVER_AFTER = timedelta(days=7)
+"""Age at which a waiting row's file is removed; longer than any sensible wait for silver."""
 
 
 def _note_name(key: str) -> str:

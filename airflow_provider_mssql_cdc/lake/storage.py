@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -131,10 +132,17 @@ class TableStorage:
         """Open a file for reading."""
         return self._files.open_input_file(name)
 
-    def names(self, prefix: str) -> list[str]:
-        """Return files at the table's root whose names begin with ``prefix``."""
+    def names(self, prefix: str, *, before: datetime | None = None) -> list[str]:
+        """Return files at the table's root whose names begin with ``prefix``.
+
+        :param before: only those last written before this instant.
+        """
         selected = self._files.get_file_info(pafs.FileSelector("", recursive=False))
-        names = [info.path.rpartition("/")[2] for info in selected if info.type == pafs.FileType.File]
+        names = [
+            info.path.rpartition("/")[2]
+            for info in selected
+            if info.type == pafs.FileType.File and (before is None or info.mtime < before)
+        ]
         return sorted(name for name in names if name.startswith(prefix))
 
     def discard(self, name: str) -> bool:

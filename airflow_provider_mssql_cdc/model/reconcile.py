@@ -49,13 +49,11 @@ class Cycle:
 
     :param tiles: in the server's key order.
     :param proven: numbers of the tiles that some run has compared.
-    :param samples: how many samples of silver's keys have been looked up in it.
     """
 
     name: str
     tiles: tuple[KeyRange, ...]
     proven: frozenset[int] = frozenset()
-    samples: int = 0
 
     @property
     def open_tiles(self) -> list[int]:

@@ -37,6 +37,10 @@ def column_names(value: Any) -> str | None:
     return None if good else f"must be a tuple of column names, got {value!r}"
 
 
+def both_given(*, columns: Sequence[str] | None, counts_only: bool) -> list[str]:
+    return ["columns and counts_only exclude each other"] if columns and counts_only else []
+
+
 class MssqlCdcReconcilePlanOperator(MssqlCdcOperator):
     """Choose what one run compares: tiles of the source that have gone longest without proof, and some keys.
 
@@ -165,7 +169,7 @@ class MssqlCdcReconcileOperator(WaitingOperator):
         self._refuse_wrong_arguments()
 
     def _problems_together(self) -> list[str]:
-        together = ["columns and counts_only exclude each other"] if self.columns and self.counts_only else []
+        together = both_given(columns=self.columns, counts_only=self.counts_only)
         return [*together, *uri_problems(self.table.known_uris(silver=self.silver))]
 
     def run_job(self, context: Context) -> dict[str, Any]:
@@ -208,5 +212,6 @@ def refuse_wrong_group(group_id: str, given: Mapping[str, Any]) -> None:
     # Airflow creates the operator of a mapped task when it runs, so its own checks come too late.
     checks = {**MssqlCdcReconcilePlanOperator.field_checks, **MssqlCdcReconcileOperator.field_checks}
     problems = [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
+    problems += both_given(columns=given["columns"], counts_only=given["counts_only"])
     if problems:
         raise ConfigurationError(f"mssql_cdc_reconcile {group_id!r}: " + "; ".join(problems))

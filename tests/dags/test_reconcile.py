@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap, mssql_cdc_reconcile
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
+from airflow_provider_mssql_cdc.errors import ConfigurationError
 from airflow_provider_mssql_cdc.operators import (
     MssqlCdcChangesOperator,
     MssqlCdcMergeOperator,
@@ -101,3 +102,12 @@ def test_a_difference_fails_its_task_alone_with_the_remedy(
     assert "silver is not the source's state: 1 different of" in said
     assert "resnapshot=True" in said
     assert "order 9OO" not in said
+
+
+def test_columns_and_counts_alone_are_refused_when_the_dag_is_parsed(make_table: MakeTable) -> None:
+    table = make_table()
+    refused = pytest.raises(ConfigurationError, match="columns and counts_only exclude each other")
+    with DAG("wrong", schedule=None), refused:
+        mssql_cdc_reconcile(
+            group_id="g", table=table, silver=silver_of(table), columns=("name",), counts_only=True
+        )

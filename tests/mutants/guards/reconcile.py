@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 JOB = "tests/unit/jobs/test_reconcile.py"
+MEANWHILE = "tests/unit/jobs/test_reconcile_meanwhile.py"
 JUDGE = "tests/unit/planning/test_reconcile.py"
 
 MUTANTS = (
@@ -63,5 +64,26 @@ MUTANTS = (
         "comparison.show_keys",
         "True",
         f"{JOB}::test_keys_are_hashed_unless_they_are_to_be_shown",
+    ),
+    Mutant(
+        "reconcile: each part of silver's keys has its turn",
+        "plan_reconcile",
+        "reports.samples() % buckets",
+        "0",
+        f"{MEANWHILE}::test_each_part_of_a_small_table_s_keys_has_its_turn",
+    ),
+    Mutant(
+        "reconcile: keys are looked up in the order of silver's key",
+        "read_item",
+        "_looked_up(session, source, silver.key, keys, label=order.label)",
+        "_looked_up(session, source, tuple(sorted(silver.key)), keys, label=order.label)",
+        f"{MEANWHILE}::test_keys_are_looked_up_in_the_order_of_silver_s_key",
+    ),
+    Mutant(
+        "reconcile: only old files are removed as left over",
+        "ReconcileTable.remove_leftovers",
+        "self._storage.names('read-', before=datetime.now(UTC) - LEFT_OVER_AFTER)",
+        "self._storage.names('read-')",
+        f"{MEANWHILE}::test_rows_that_a_killed_try_has_read_are_removed_once_they_are_old",
     ),
 )
