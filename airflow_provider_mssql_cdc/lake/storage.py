@@ -103,7 +103,8 @@ class TableStorage:
         """Open a binary sink for a new file; on an object store only the unique name avoids overwriting."""
         if self._folder is not None:
             return (self._folder / name).open("xb")
-        return self._files.open_output_stream(name)
+        # Without a buffer, Arrow hands its own buffers on, and delta-rs takes bytes alone.
+        return self._files.open_output_stream(name, buffer_size=1 << 20)
 
     def finish(self, sink: Any) -> None:
         """Close a sink so that its bytes survive a crash of this machine.

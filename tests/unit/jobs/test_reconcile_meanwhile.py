@@ -15,6 +15,7 @@ from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.reconcile import Reconciled, reconcile_item
 from airflow_provider_mssql_cdc.jobs.task import Waiting
 from tests.support.changes_world import ChangesWorld
+from tests.support.s3_api import make_bucket, s3_api, storage_options
 from tests.unit.jobs.test_reconcile import DRIVERS, Reconcile, reconcile, world
 from tests.unit.jobs.test_reconcile_keys import Keyed, server
 
@@ -177,3 +178,20 @@ def test_rows_that_a_killed_try_has_read_are_removed_once_they_are_old(
     there = set(folder.glob("read-*"))
     assert len(there) == 2
     assert not there & left
+
+
+def test_rows_wait_on_an_object_store_too(make: Make) -> None:
+    world = make("id int NOT NULL PRIMARY KEY, v int NULL", [f"{number}, NULL" for number in range(20)])
+    with s3_api() as endpoint:
+        make_bucket(endpoint, "lake")
+        options = storage_options(endpoint)
+        world.table = replace(
+            world.table, bronze="s3://lake/bronze/k", facts="s3://lake/facts", storage_options=options
+        )
+        world.bootstrap()
+        reconcile = Reconcile(world, rows_per_tile=100)
+        reconcile.silver = "s3://lake/silver/k"
+        reconcile.follow()
+        refuse_failures(reconcile.run())
+        DeltaTable(reconcile.silver, storage_options=options).delete("id = 3")
+        assert reconcile.failures(reconcile.run()) == {("missing", "3")}
