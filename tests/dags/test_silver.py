@@ -14,8 +14,13 @@ from airflow_provider_mssql_cdc import MssqlCdcTable, mssql_cdc_bootstrap
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesRequest
 from airflow_provider_mssql_cdc.jobs.extend_changes import run_changes
+from airflow_provider_mssql_cdc.jobs.merge_silver import MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.model.plan import Attempt
-from airflow_provider_mssql_cdc.operators import MssqlCdcChangesOperator, MssqlCdcMergeOperator
+from airflow_provider_mssql_cdc.operators import (
+    MssqlCdcChangesOperator,
+    MssqlCdcMergeOperator,
+    MssqlCdcReconcileOperator,
+)
 from airflow_provider_mssql_cdc.source.session import SourceSession
 from airflow_provider_mssql_cdc.source.settings import ConnectionSettings
 from tests.dags.harness import clear_and_rerun, returned, run, states
@@ -159,3 +164,20 @@ def test_the_example_dag_keeps_silver_of_every_table_of_its_list(
     for name in example.TABLES:
         assert returned(dag_run, f"{name}_merge")["consistent"]
         assert [row["id"] for row in delta_rows(tmp_path / "silver" / name)] == [2]
+
+    def follow(operator: Any, _waiting: Any) -> None:
+        """What the DAG above does next to the one that compares."""
+        pass_the_horizon(server)
+        attempt = Attempt("other", "run", "follow")
+        run_changes(
+            ChangesRequest(operator.table, attempt, quiet_seconds=0), connect=lambda: session_of(server)
+        )
+        order = MergeOrder(operator.table, operator.silver, attempt)
+        merge_silver(order, connect=lambda: session_of(server))
+
+    monkeypatch.setattr(MssqlCdcReconcileOperator, "wait", follow)
+    proof = importlib.reload(importlib.import_module("dags_examples.reconcile_tables"))
+    proven = run(proof.dag)
+    assert proven.state == "success"
+    for name in proof.TABLES:
+        assert [returned(proven, f"{name}.compare", index)["equal"] for index in (0, 1)] in ([1, 0], [1, 1])
