@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.lake.reconcile import ReconcileTable
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
-from airflow_provider_mssql_cdc.model.reconcile import Found, ReadRows, ReconcileItem
+from airflow_provider_mssql_cdc.model.reconcile import FAILURES, Found, ReadRows, ReconcileItem
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, consistency
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ class Reconciled:
         """Return one sentence with the remedy when silver is not proven; else None."""
         found = self.found
         if found.failed:
-            counts = ", ".join(
-                f"{getattr(found, name):,} {name}"
-                for name in ("missing", "extra", "different", "unexplained")
-                if getattr(found, name)
-            )
+            counts = ", ".join(f"{count:,} {name}" for name, count in found.counts(FAILURES).items() if count)
             columns = f" (columns: {', '.join(found.columns)})" if found.columns else ""
             return (
                 f"silver is not the source's state: {counts} of {found.compared:,} keys{columns}. The keys "
@@ -62,11 +58,9 @@ class Reconciled:
 
     def to_xcom(self) -> dict[str, Any]:
         """Return JSON types; no key values, regardless of ``show_keys``."""
-        counts = ("rows_source", "rows_silver", "equal", "moved")
-        failures = ("missing", "extra", "different", "unexplained")
         return {
             **self.item.to_xcom(),
-            **{name: getattr(self.found, name) for name in (*counts, *failures)},
+            **self.found.counts(),
             "columns": self.found.columns,
             "left_out": self.left_out,
             "read_lsn": self.read_lsn,
@@ -168,7 +162,6 @@ def _write_facts(
     order: ReconcileOrder, item: ReconcileItem, silver: Silver, read: ReadRows, found: Found
 ) -> None:
     assert silver.position is not None
-    number = item.bucket if item.tile is None else item.tile
     row = FactsRow(
         event="reconcile",
         target=silver.location.uri,
@@ -178,15 +171,17 @@ def _write_facts(
         min_lsn=read.read_at_lsn,
         end_lsn=silver.position.changes,
         detail={
-            "item": "keys" if item.tile is None else "tile",
-            "number": number,
+            "item": item.kind,
+            "number": item.number,
             "cycle": item.cycle,
-            **{name: getattr(found, name) for name in ("rows_silver", "equal", "moved", "missing", "extra")},
-            **{name: getattr(found, name) for name in ("different", "unexplained", "columns")},
+            **found.counts(("rows_silver", "equal", "moved", *FAILURES)),
+            "columns": found.columns,
             "left_out": dict(read.left_out),
         },
     )
     said = f"{item.label} {order.attempt.run} {order.attempt.try_number}"
     digest = hashlib.sha256(said.encode()).hexdigest()[:12]
-    identifier = f"{facts_identifier(silver.location.uri, 'reconcile', read.read_at_lsn, number)}.{digest}"
+    identifier = (
+        f"{facts_identifier(silver.location.uri, 'reconcile', read.read_at_lsn, item.number)}.{digest}"
+    )
     write_signed(order.table, row, attempt=order.attempt, identifier=identifier, started_at=order.started_at)

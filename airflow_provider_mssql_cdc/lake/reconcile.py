@@ -136,13 +136,11 @@ class ReconcileTable:
         self, item: ReconcileItem, read: ReadRows, found: Found, *, silver_lsn: Lsn, run_id: str
     ) -> None:
         """Write one row with an item's result."""
-        counts = ("rows_source", "rows_silver", "equal", "moved")
-        failures = ("missing", "extra", "different", "unexplained")
         row = {
-            "kind": "keys" if item.tile is None else "tile",
+            "kind": item.kind,
             "cycle": item.cycle,
-            "tile": item.bucket if item.tile is None else item.tile,
-            **{name: getattr(found, name) for name in (*counts, *failures)},
+            "tile": item.number,
+            **found.counts(),
             "columns": _json(found.columns),
             "left_out": _json(dict(read.left_out)),
             "keys": _json(found.keys),

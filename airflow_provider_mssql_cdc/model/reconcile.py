@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,16 @@ class ReconcileItem:
     def from_xcom(cls, value: Mapping[str, Any]) -> ReconcileItem:
         """Read the result of :meth:`to_xcom`."""
         return cls(value["cycle"], value["tile"], value["bucket"], value["buckets"])
+
+    @property
+    def kind(self) -> str:
+        """What is compared, as the report and the facts call it."""
+        return "keys" if self.tile is None else "tile"
+
+    @property
+    def number(self) -> int:
+        """Number of the tile, or of the part of keys."""
+        return self.bucket if self.tile is None else self.tile
 
     @property
     def label(self) -> str:
@@ -101,6 +111,12 @@ class ReadRows:
         )
 
 
+FAILURES = ("missing", "extra", "different", "unexplained")
+"""How a key can fail, as counted in :class:`Found`, the report, the facts and the metrics."""
+
+COUNTS = ("rows_source", "rows_silver", "equal", "moved", *FAILURES)
+
+
 @dataclass(slots=True)
 class Found:
     """What comparing one item found, in rows.
@@ -134,4 +150,8 @@ class Found:
 
     @property
     def failed(self) -> int:
-        return self.missing + self.extra + self.different + self.unexplained
+        return sum(self.counts(FAILURES).values())
+
+    def counts(self, names: Iterable[str] = COUNTS) -> dict[str, int]:
+        """Return the counts by name."""
+        return {name: getattr(self, name) for name in names}

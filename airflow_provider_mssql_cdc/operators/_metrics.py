@@ -13,6 +13,7 @@ from typing import Any
 from airflow.sdk import conf
 
 from airflow_provider_mssql_cdc.model.facts import FactsRow
+from airflow_provider_mssql_cdc.model.reconcile import FAILURES
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def _of_row(stats: Any, *, row: FactsRow) -> None:
     if row.retention_headroom_hours is not None:
         _send(stats.gauge, "headroom_seconds", row.retention_headroom_hours * 3600, {"table": tags["table"]})
     if row.event == "reconcile":
-        failed = sum(detail.get(name, 0) for name in ("missing", "extra", "different", "unexplained"))
+        failed = sum(detail.get(name, 0) for name in FAILURES)
         _send(stats.gauge, "differences", failed, {"table": tags["table"]})
 
 

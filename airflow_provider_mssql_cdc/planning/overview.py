@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, json_value
 from airflow_provider_mssql_cdc.model.lsn import Lsn
+from airflow_provider_mssql_cdc.model.reconcile import FAILURES
 
 TableState = Literal["gap", "loading", "loaded", "following"]
 WORST_FIRST: tuple[TableState, ...] = get_args(TableState)
@@ -91,11 +92,9 @@ class TableOverview:
 SilverRows = dict[str, list[FactsRow]]
 """Rows of one event of silver tables, by their source."""
 
-_FAILURES = ("missing", "extra", "different", "unexplained")
-
 
 def _differences(detail: Mapping[str, Any]) -> int:
-    return sum(int(detail.get(name) or 0) for name in _FAILURES)
+    return sum(int(detail.get(name) or 0) for name in FAILURES)
 
 
 def overviews(newest: Iterable[FactsRow], waves_landed: Mapping[tuple[str, Lsn], int]) -> list[TableOverview]:
