@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from airflow_provider_mssql_cdc.jobs.source_table import LoadableTable
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.chunked import LandedWave, stamps_of
 from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit
-from airflow_provider_mssql_cdc.lake.facts import absent_facts, facts_watched, has_facts, write_facts
+from airflow_provider_mssql_cdc.lake.facts import absent_facts, has_facts, write_facts
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.stored_commits import counts_of_batch, newest_change_commit
 from airflow_provider_mssql_cdc.model.capture import CaptureInstance, ChangeCounts
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from airflow_provider_mssql_cdc.source.session import SourceSession
 
 log = logging.getLogger(__name__)
-
-
-def facts_of_task() -> AbstractContextManager[list[FactsRow]]:
-    """Collect the facts rows that jobs write inside the block."""
-    return facts_watched()
 
 
 def write_signed(

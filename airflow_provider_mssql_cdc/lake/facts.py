@@ -26,7 +26,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
-from airflow_provider_mssql_cdc.model.facts import FactsRow
+from airflow_provider_mssql_cdc.model.facts import FactsRow, watch
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
 log = logging.getLogger(__name__)
@@ -161,20 +161,6 @@ def facts_together() -> Iterator[None]:
         _together.reset(token)
 
 
-_watched: ContextVar[list[FactsRow] | None] = ContextVar("facts_watched", default=None)
-
-
-@contextlib.contextmanager
-def facts_watched() -> Iterator[list[FactsRow]]:
-    """The rows that are written inside, also by threads that copy this context; not those that were there."""
-    rows: list[FactsRow] = []
-    token = _watched.set(rows)
-    try:
-        yield rows
-    finally:
-        _watched.reset(token)
-
-
 def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> bool:
     """Append ``row`` unless a row with this identifier exists; return whether it was written.
 
@@ -189,8 +175,8 @@ def write_facts(location: TableLocation, row: FactsRow, *, identifier: str) -> b
         written = together.add(location, row, identifier)
     else:
         written = bool(_write(location, {identifier: row}))
-    if written and (watched := _watched.get()) is not None:
-        watched.append(row)
+    if written:
+        watch(row)
     return written
 
 

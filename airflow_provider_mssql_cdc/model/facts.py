@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -100,3 +102,23 @@ def facts_identifier(target: str, event: Event, snapshot: Lsn, wave: int | None 
     """Return the identifier by which an event is written once: ``<target>#<event>.<S>[.<wave>]``."""
     suffix = "" if wave is None else f".{wave}"
     return f"{target}#{event}.{snapshot.text}{suffix}"
+
+
+_watched: ContextVar[list[FactsRow] | None] = ContextVar("facts_watched", default=None)
+
+
+@contextlib.contextmanager
+def facts_watched() -> Iterator[list[FactsRow]]:
+    """The rows that are written inside, also by threads that copy this context; not those that were there."""
+    rows: list[FactsRow] = []
+    token = _watched.set(rows)
+    try:
+        yield rows
+    finally:
+        _watched.reset(token)
+
+
+def watch(row: FactsRow) -> None:
+    """Add a row that has been written to those of :func:`facts_watched`, if anybody watches."""
+    if (watched := _watched.get()) is not None:
+        watched.append(row)

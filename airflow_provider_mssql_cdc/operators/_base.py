@@ -16,6 +16,7 @@ from airflow_provider_mssql_cdc.errors import (
     MssqlCdcError,
 )
 from airflow_provider_mssql_cdc.jobs.task import storage_failed
+from airflow_provider_mssql_cdc.model.facts import facts_watched
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.operators._metrics import emit_facts, emit_failure
@@ -239,9 +240,7 @@ class CdcTask(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Run the job; a permanent error fails the task without a retry."""
-        from airflow_provider_mssql_cdc.jobs.facts import facts_of_task
-
-        with facts_of_task() as written:
+        with facts_watched() as written:
             try:
                 return self._execute(context)
             finally:
