@@ -20,6 +20,14 @@ SELECT facts.* FROM stored AS facts JOIN
   (SELECT target, event, max(written_at) AS newest FROM stored GROUP BY target, event) AS last
 ON facts.target = last.target AND facts.event = last.event AND facts.written_at = last.newest
 """
+# One run of a reconcile writes a row per tile.
+_PROOFS = """
+SELECT facts.* FROM stored AS facts JOIN
+  (SELECT target, run_id, row_number() OVER (PARTITION BY target ORDER BY written_at DESC) AS place
+   FROM stored WHERE event = 'reconcile') AS last
+ON facts.target = last.target AND facts.run_id = last.run_id
+WHERE facts.event = 'reconcile' AND last.place = 1
+"""
 _WAVES = """
 SELECT target, snapshot, count(*) AS waves FROM stored WHERE event = 'snapshot_wave' GROUP BY target, snapshot
 """
@@ -53,9 +61,10 @@ class StoredFacts:
             )
 
     def newest(self) -> list[FactsRow]:
-        """Return the newest row of each event, per target."""
+        """Return the newest row of each event, per target; of ``reconcile`` the rows of its newest run."""
         rows = {(row["target"], row["event"]): row for row in query(self._table, _NEWEST)}
-        return [_facts_row(row) for row in rows.values()]
+        others = [row for row in rows.values() if row["event"] != "reconcile" or row["run_id"] is None]
+        return [_facts_row(row) for row in (*others, *query(self._table, _PROOFS))]
 
     def waves_landed(self) -> dict[tuple[str, Lsn], int]:
         """Return how many waves of each snapshot have a facts row, by bronze table and S."""

@@ -19,6 +19,9 @@ from airflow_provider_mssql_cdc.jobs.task import storage_failed
 from airflow_provider_mssql_cdc.model.facts import facts_watched
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import Attempt
+from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
+from airflow_provider_mssql_cdc.model.task_error import KEY as ERROR_KEY
+from airflow_provider_mssql_cdc.model.task_error import TaskError
 from airflow_provider_mssql_cdc.operators._metrics import emit_facts, emit_failure
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
@@ -255,13 +258,25 @@ class CdcTask(BaseOperator):
             # dozens of lines. So the frames are logged here, at DEBUG.
             log.debug("traceback of the failed task", exc_info=exc)
             emit_failure(type(exc).__name__, source=self.subject)
-            error = self._for_airflow(exc)
+            known = storage_failed(self.subject, exc) if isinstance(exc, OSError) else exc
+            self._store_error(context, known)
+            error = self._for_airflow(known)
         raise error
 
-    def _for_airflow(self, exc: MssqlCdcError | OSError) -> Exception:
+    def _store_error(self, context: Context, exc: MssqlCdcError) -> None:
+        """Push the error as an XCom, for the page in Airflow's UI: Airflow stores it in the log alone."""
+        try:
+            error = TaskError.of(exc, subject=self.subject, **self.written_uris())
+            context["ti"].xcom_push(key=ERROR_KEY, value=error.to_xcom())
+        except Exception as failed:  # noqa: BLE001 - the task has failed already, with the error to report
+            log.debug("the error was not stored for the page: %s", failed)
+
+    def written_uris(self) -> dict[str, str | None]:
+        """Canonical paths or URIs of ``bronze`` and ``facts`` of the one table that this task works on."""
+        return {}
+
+    def _for_airflow(self, exc: MssqlCdcError) -> Exception:
         """Return the error to raise: without frames and causes, of a class that Airflow retries or not."""
-        if isinstance(exc, OSError):
-            exc = storage_failed(self.subject, exc)
         if not exc.retryable:
             return AirflowFailException(f"{type(exc).__name__}: {exc}")
         exc.__cause__, exc.__suppress_context__ = None, True
@@ -300,6 +315,10 @@ class MssqlCdcOperator(CdcTask):
     @property
     def subject(self) -> str:
         return self.table.label
+
+    def written_uris(self) -> dict[str, str | None]:
+        facts = self.table.facts
+        return {"bronze": canonical_uri(self.table.bronze), "facts": facts and canonical_uri(facts)}
 
     def prepare(self) -> None:
         self.table = self._table_with_storage()

@@ -11,7 +11,7 @@ from airflow_provider_mssql_cdc.model.facts import Event, FactsRow, json_value
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.reconcile import FAILURES
 
-TableState = Literal["gap", "loading", "loaded", "following"]
+TableState = Literal["gap", "not loaded", "loading", "loaded", "following"]
 WORST_FIRST: tuple[TableState, ...] = get_args(TableState)
 
 _COMPLETED: tuple[Event, ...] = ("bootstrap", "resnapshot")
@@ -24,7 +24,8 @@ class TableOverview:
 
     :param source: connection, database, schema and table.
     :param bronze: canonical path or URI.
-    :param state: ``gap`` when changes were lost and no snapshot was taken since; ``loading`` when a snapshot
+    :param state: ``gap`` when changes were lost and no snapshot was taken since; ``not loaded`` without any
+        facts, for tables that something else than facts names; ``loading`` when a snapshot
         was begun after the last complete one; ``loaded`` while no changes follow the snapshot;
         ``following`` otherwise.
     :param loading: S of the snapshot that is being loaded.
@@ -37,8 +38,9 @@ class TableOverview:
     :param silver: canonical path of the silver table, None without a merge.
     :param silver_rows: rows of silver after its newest merge that changed any.
     :param consistent: whether that merge left silver equal to a state of the source.
-    :param reconciled_at: when the newest comparison with the source was written, UTC.
-    :param differences: keys that failed in it.
+    :param reconciled_at: when the newest comparison with the source was written, UTC; None when a snapshot
+        has replaced the rows that it was about.
+    :param differences: keys that failed in the run of that comparison.
     :param dag_id: DAG that wrote the newest row.
     :param tasks: DAG and task of the newest row of each event.
     """
@@ -93,14 +95,20 @@ SilverRows = dict[str, list[FactsRow]]
 """Rows of one event of silver tables, by their source."""
 
 
-def _differences(detail: Mapping[str, Any]) -> int:
-    return sum(int(detail.get(name) or 0) for name in FAILURES)
+def _differences(proofs: Iterable[FactsRow], proof: FactsRow) -> int:
+    """Keys that failed in the run of ``proof``; a part that was compared again counts as its newest row."""
+    parts: dict[tuple[Any, Any], FactsRow] = {}
+    for row in sorted(proofs, key=_written):
+        if (row.target, row.run_id) == (proof.target, proof.run_id):
+            detail = row.detail or {}
+            parts[detail.get("item"), detail.get("number")] = row
+    return sum(int((row.detail or {}).get(name) or 0) for row in parts.values() for name in FAILURES)
 
 
 def overviews(newest: Iterable[FactsRow], waves_landed: Mapping[tuple[str, Lsn], int]) -> list[TableOverview]:
     """One value per bronze table, in the order in which they need attention.
 
-    :param newest: of each target the newest row of each event.
+    :param newest: of each target the newest row of each event; of ``reconcile`` all rows of its newest run.
     :param waves_landed: facts rows of waves by bronze table and S.
     """
     of_bronze: dict[str, dict[str, FactsRow]] = {}
@@ -135,7 +143,9 @@ def _overview(
     lost = gap if gap is not None and _is_after(gap, complete) else None
     followed = _newest(rows[event] for event in ("changes", "repair") if event in rows)
     reached = _newest(row for row in (complete, followed) if row is not None) or last
-    merge, proof = (_newest(of.get(last.source or "", ())) for of in (merges, proofs))
+    merge = _newest(merges.get(last.source or "", ()))
+    of_silver = [row for row in proofs.get(last.source or "", ()) if _is_of(row, complete)]
+    proof = _newest(of_silver)
     plan = rows.get("snapshot_plan")
     return TableOverview(
         source=last.source or last.target,
@@ -155,11 +165,21 @@ def _overview(
         merged_at=merge.written_at if merge else None,
         consistent=merge.detail.get("consistent") if merge and merge.detail else None,
         reconciled_at=proof.written_at if proof else None,
-        differences=_differences(proof.detail) if proof and proof.detail else None,
+        differences=_differences(of_silver, proof) if proof and proof.detail else None,
         lost_from=lost.lost_from_ts if lost else None,
         lost_to=lost.lost_to_ts if lost else None,
         dag_id=last.dag_id,
         tasks=tuple(sorted({*_tasks(rows.values()), *_tasks(merges.get(last.source or "", ()))})),
+    )
+
+
+def _is_of(proof: FactsRow, complete: FactsRow | None) -> bool:
+    """Whether a comparison is about rows of the newest complete snapshot, or nothing says otherwise."""
+    return (
+        complete is None
+        or complete.snapshot is None
+        or proof.snapshot is None
+        or proof.snapshot >= complete.snapshot
     )
 
 

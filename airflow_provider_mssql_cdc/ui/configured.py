@@ -35,6 +35,8 @@ class Look:
     """Content of all facts tables, and the ones that could not be read."""
 
     tables: list[tuple[StoredFacts, TableOverview]] = field(default_factory=list)
+    facts: dict[str, StoredFacts] = field(default_factory=dict)
+    """The facts tables that were read, by canonical path or URI."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -96,6 +98,7 @@ class FactsReader:
                     f"A facts table cannot be read: {source.path}. The API server's log says why."
                 )
             else:
+                found.facts[stored.location.uri] = stored
                 found.tables += [(stored, table) for table in tables]
         return found
 

@@ -208,6 +208,58 @@ def test_a_table_of_a_real_dag_goes_from_loaded_to_failed_and_names_the_task(
     [seen] = tables(client, "all")
     assert (seen["state"], seen["level"]) == ("failed", "bad")
     assert (seen["failed_task"]["dag_id"], seen["failed_task"]["task_id"]) == ("orders", "load.plan")
+    assert seen["error"] == "ServerUnreachable"
+    assert "read the message" in seen["remedy"].lower()
+    assert "no-host.invalid" in errors(client, seen["id"], "all")[0]["message"]
+
+
+def errors(client: TestClient, table: str, user: str) -> list[dict[str, Any]]:
+    answer = client.get(f"/mssql-cdc/api/tables/{table}", headers=token(user))
+    assert answer.status_code == 200
+    return list(answer.json()["errors"])
+
+
+def test_a_table_whose_first_run_failed_is_there_with_its_error_and_a_range_that_failed_too(
+    client: TestClient,
+    server: EmbeddedSqlServer,
+    make_table: Callable[..., MssqlCdcTable],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The facts table is there already, with a row of another table."""
+    dags("sales")
+    write(tmp_path, "bootstrap", dag="sales", table="parts", snapshot=Lsn(5 << 32))
+    with DAG("first", schedule=None) as dag:
+        mssql_cdc_bootstrap(group_id="load", table=make_table(), default_args={"retries": 0})
+    whole = server.airflow_connection()
+    monkeypatch.setenv("AIRFLOW_CONN_ERP", server.airflow_connection(password="not the one"))
+    assert str(run(dag).state) == "failed"
+    [seen] = tables(client, "only-first")
+    assert (seen["state"], seen["error"], seen["bronze"]) == (
+        "not loaded",
+        "LoginFailed",
+        str(tmp_path / "bronze" / "orders"),
+    )
+    assert tables(client, "only-sales")[0]["source"] == "erp shop.dbo.parts"
+    [found] = errors(client, seen["id"], "only-first")
+    assert (found["task_id"], found["ended"]) == ("load.plan", True)
+    assert found["remedy"] == "correct the Airflow connection, clear the task"
+    assert "not the one" not in found["message"]
+    address = f"/mssql-cdc/api/tables/{seen['id']}"
+    assert client.get(address, headers=token("only-sales")).status_code == 404
+    monkeypatch.setenv("AIRFLOW_CONN_ERP", whole)
+    server.faults.fail(r"AS \[name\](?s:.*)FROM \[dbo\]\.\[orders\]", 229)
+    assert str(run(dag).state) == "failed"
+    [seen] = tables(client, "only-first")
+    assert (seen["state"], seen["error"], seen["failed_task"]["task_id"]) == (
+        "failed",
+        "PermissionDenied",
+        "load.read",
+    )
+    server.faults.clear()
+    assert str(run(dag).state) == "success"
+    [seen] = tables(client, "only-first")
+    assert (seen["state"], seen["failed_task"]) == ("loaded", None)
 
 
 def test_what_was_written_since_the_last_look_is_shown_at_the_next_one(

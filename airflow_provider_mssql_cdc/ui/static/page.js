@@ -57,7 +57,7 @@ function stateCell(table) {
     cell.append(" ", done === null ? table.parts + " ranges" : done + " of " + table.parts + " waves");
   }
   if (table.failed_task) {
-    cell.append(" ", element("a", { href: taskAddress(table.failed_task), target: "_top" }, table.failed_task.task_id));
+    cell.append(" ", element("span", { class: "cause" }, table.error ? table.error + " in " : "in ", taskLink(table.failed_task)));
   }
   if (table.remedy && table.level !== "good") cell.append(element("span", { class: "remedy" }, table.remedy));
   return cell;
@@ -69,6 +69,12 @@ function silverText(table) {
   return table.consistent === false ? rows + ", not yet consistent" : rows;
 }
 
+function reconcileText(table) {
+  if (!table.reconciled_at) return "–";
+  const found = table.differences ? shown(table.differences) + (table.differences === 1 ? " row differs, " : " rows differ, ") : "equal, ";
+  return element("span", { class: table.differences ? "wrong" : null }, found, when(table.reconciled_at));
+}
+
 function tableRow(table) {
   return element("tr", {},
     element("td", { class: "name", "data-label": "Table" }, element("a", { href: "#" + table.id }, table.source)),
@@ -77,7 +83,8 @@ function tableRow(table) {
     element("td", { "data-label": "Changes up to" }, when(table.position_time)),
     element("td", { class: "number", "data-label": "Headroom" }, table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600)),
     element("td", { "data-label": "Silver" }, silverText(table)),
-    element("td", { "data-label": "Last merge" }, when(table.merged_at)));
+    element("td", { "data-label": "Last merge" }, when(table.merged_at)),
+    element("td", { "data-label": "Last reconcile" }, reconcileText(table)));
 }
 
 function matches(table, words) {
@@ -96,7 +103,7 @@ function overview() {
       : "No table to show. Name the facts tables in Airflow's configuration, [mssql_cdc] facts; a table is here once a load has planned it, and when you may read its DAG.";
     return [...parts, element("p", { class: "empty" }, text)];
   }
-  const heads = [["Table"], ["State"], ["Rows of the snapshot", "number"], ["Changes up to"], ["Headroom", "number"], ["Silver"], ["Last merge"]];
+  const heads = [["Table"], ["State"], ["Rows of the snapshot", "number"], ["Changes up to"], ["Headroom", "number"], ["Silver"], ["Last merge"], ["Last reconcile"]];
   const head = element("tr", {}, ...heads.map(([text, kind]) => element("th", { scope: "col", class: kind }, text)));
   const table = element("table", { class: "tables" },
     element("caption", {}, chosen.length + " of " + tables.tables.length + " tables, worst first"),
@@ -134,7 +141,7 @@ function pair(term, value) {
 }
 
 function factRow(fact) {
-  const task = fact.dag_id && fact.run_id ? element("a", { href: taskAddress(fact), target: "_top" }, fact.task_id) : fact.task_id;
+  const task = fact.dag_id && fact.run_id ? taskLink(fact) : fact.task_id;
   return element("tr", {},
     element("td", {}, when(fact.written_at)),
     element("td", {}, fact.event),
@@ -144,8 +151,30 @@ function factRow(fact) {
     element("td", {}, task));
 }
 
+function taskLink(task) {
+  const place = task.task_id + (task.map_index >= 0 ? " [" + task.map_index + "]" : "");
+  return element("a", { href: taskAddress(task), target: "_top" }, place);
+}
+
+function errorItem(error) {
+  const name = error.error || "No error was stored: the task's process ended, or code outside this package failed.";
+  const item = element("li", {},
+    element("p", { class: "cause" }, element("strong", {}, name), " in ", taskLink(error), ", ", when(error.at), error.ended ? "" : ", waits for its next try"));
+  if (error.message) item.append(element("p", { class: "message" }, error.message));
+  if (error.remedy) {
+    const more = element("a", { href: error.help, target: "_blank", rel: "noopener noreferrer", "aria-label": "More about " + error.error }, "more");
+    item.append(element("p", { class: "remedy" }, element("strong", {}, "What to do: "), error.remedy, " (", more, ")"));
+  }
+  return item;
+}
+
+function errorList(errors) {
+  if (!errors.length) return [];
+  return [element("h3", {}, "Errors of the last runs"), element("ul", { class: "errors" }, ...errors.map(errorItem))];
+}
+
 function detail(found) {
-  const { table, series, facts } = found;
+  const { table, series, facts, errors } = found;
   const lost = table.lost_from ? element("p", { class: "problem" }, "Changes from ", when(table.lost_from), " to ", when(table.lost_to), " were lost.") : null;
   const state = element("table", {}, element("tbody", {}, element("tr", {}, stateCell(table))));
   const heads = ["Written", "Event", "Rows", "Up to", "Took", "Task"];
@@ -161,7 +190,9 @@ function detail(found) {
       pair("Headroom", table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600)),
       pair("Rows of the snapshot", shown(table.snapshot_rows)),
       pair("Rows of silver", silverText(table)),
-      pair("Last merge", when(table.merged_at))),
+      pair("Last merge", when(table.merged_at)),
+      pair("Last reconcile", reconcileText(table))),
+    ...errorList(errors),
     element("div", { class: "charts" },
       chart("Rows per run", series.rows, (value) => shown(value)),
       chart("Capture behind the clock", series.lag, span),
@@ -198,7 +229,7 @@ async function refresh() {
     if (id) {
       const found = await get("api/tables/" + encodeURIComponent(id));
       summary.textContent = "Up to date";
-      draw(detail(found), id + "\n" + JSON.stringify([found.table.state, found.facts]));
+      draw(detail(found), id + "\n" + JSON.stringify([found.table.state, found.errors, found.facts]));
     } else {
       tables = await get("api/tables");
       const bad = tables.tables.filter((table) => table.level === "bad").length;

@@ -49,6 +49,23 @@ def test_a_comparison_belongs_to_its_table_and_is_none_of_its_own() -> None:
     assert seen(BOOTSTRAP, CHANGES).differences is None
 
 
+def proof_of(minute: int, number: int, missing: int, **known: Any) -> FactsRow:
+    detail = {"item": "tile", "number": number, "missing": missing, "extra": 0}
+    return row("reconcile", minute, detail=detail, **{"run_id": "run 2", **known})
+
+
+def test_differences_are_those_of_every_part_of_the_newest_run_each_once() -> None:
+    parts = [proof_of(40, 1, 5), proof_of(41, 2, 1), proof_of(42, 1, 3), proof_of(43, 3, 0)]
+    assert seen(BOOTSTRAP, CHANGES, *parts).differences == 4
+    assert seen(BOOTSTRAP, CHANGES, *parts, proof_of(50, 1, 0, run_id="run 3")).differences == 0
+
+
+def test_a_comparison_of_rows_that_a_snapshot_has_replaced_says_nothing() -> None:
+    known = seen(BOOTSTRAP, CHANGES, RESNAPSHOT, proof_of(40, 1, 5, snapshot=FIRST))
+    assert (known.reconciled_at, known.differences) == (None, None)
+    assert seen(BOOTSTRAP, CHANGES, RESNAPSHOT, proof_of(40, 1, 5, snapshot=SECOND)).differences == 5
+
+
 @pytest.mark.parametrize(
     ("rows", "state"),
     [
