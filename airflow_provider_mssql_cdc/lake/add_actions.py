@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -180,9 +180,12 @@ def add_actions(
     return [outcome for outcome in checked if isinstance(outcome, AddAction)]
 
 
-def actions_just_staged(table: LakeTable, files: Sequence[StagedFile]) -> list[AddAction]:
+def actions_just_staged(
+    table: LakeTable, files: Sequence[StagedFile], *, data_change: bool = True
+) -> list[AddAction]:
     """Return one add action per file that this process has staged, checking each file once more.
 
+    :param data_change: False when the rows were in the table before, in other files.
     :raises IncompletePlan: a file is missing or was modified.
     """
     storage, staged_at = TableStorage(table.location), int(time.time() * 1000)
@@ -195,7 +198,8 @@ def actions_just_staged(table: LakeTable, files: Sequence[StagedFile]) -> list[A
                 "table's folder. Nothing was committed"
             )
         columns = table.statistics_columns
-        actions.append(_action(file, footer, staged_at=staged_at, statistics_columns=columns))
+        action = _action(file, footer, staged_at=staged_at, statistics_columns=columns)
+        actions.append(replace(action, data_change=data_change))
     return actions
 
 

@@ -78,6 +78,9 @@ class Bronze(LakeTable):
         """Return rows that another tool removed; they affect every snapshot at or below its position."""
         return self._noticed or read_thinned(self.table)
 
+    def noticed_transactions(self) -> Sequence[Transaction]:
+        return self._noticed.transactions() if self._noticed else ()
+
     def _warn_of_thinned(self) -> None:
         """Warn once per task: its loads continue, silver does not."""
         thinned, snapshot = self.thinned, self.state.snapshot
@@ -176,7 +179,7 @@ class Bronze(LakeTable):
         return self.commit_files(
             files,
             event=event,
-            transactions=[*transactions, *(self._noticed.transactions() if self._noticed else ())],
+            transactions=transactions,
             user_metadata=user_metadata,
             overtaken=overtaken,
         )

@@ -78,12 +78,16 @@ class StoredFile:
     :param records: None if its writer omitted statistics.
     :param bounds: minimum and maximum by column, if the log has both.
     :param nulls: number of NULLs by column, if the log has it.
+    :param size: in bytes.
+    :param modified: when it was written, by its writer's clock, in milliseconds since 1970.
     """
 
     logged: str
     records: int | None
     bounds: Mapping[str, tuple[Any, Any]]
     nulls: Mapping[str, int]
+    size: int
+    modified: int
 
     @property
     def path(self) -> str:
@@ -107,7 +111,8 @@ def stored_files(table: DeltaTable, columns: Sequence[str] = ()) -> list[StoredF
     """
     wanted = [f"{kind}.{name}" for kind in ("min", "max", "null_count") for name in columns]
     actions = read_all(table.get_add_actions(flatten=True))
-    known = [name for name in ("path", "num_records", *wanted) if name in actions.column_names]
+    always = ("path", "num_records", "size_bytes", "modification_time")
+    known = [name for name in (*always, *wanted) if name in actions.column_names]
     return [_stored_file(action, columns) for action in actions.select(known).to_pylist()]
 
 
@@ -124,7 +129,19 @@ def _stored_file(action: dict[str, Any], columns: Sequence[str]) -> StoredFile:
         records=action.get("num_records"),
         bounds={name: both for name, both in bounds.items() if None not in both},
         nulls={name: count for name, count in nulls.items() if count is not None},
+        size=action["size_bytes"],
+        modified=action["modification_time"],
     )
+
+
+def remove_actions(files: Iterable[StoredFile], *, data_change: bool = True) -> list[RemoveAction]:
+    """Return the log entries that take these files out of the table.
+
+    :param data_change: False when the same commit adds their rows in other files.
+    """
+    now = int(time.time() * 1000)
+    # A remove names its file as the add did (Delta protocol, "Add File and Remove File"): not decoded.
+    return [RemoveAction(file.logged, data_change, now) for file in files]
 
 
 def read_all(stream: Any) -> pa.Table:
@@ -208,6 +225,10 @@ class LakeTable(ABC):
     def version(self) -> int:
         return int(self.table.version())
 
+    def noticed_transactions(self) -> Sequence[Transaction]:
+        """Return what every commit of this table has to record about the commits below it."""
+        return ()
+
     @property
     def statistics_columns(self) -> tuple[str, ...]:
         """Return the columns for which this table's files carry minimum and maximum."""
@@ -252,7 +273,7 @@ class LakeTable(ABC):
                 COMMIT_KEY: token,
                 EVENT_KEY: event,
             },
-            app_transactions=distinct(transactions),
+            app_transactions=distinct([*transactions, *self.noticed_transactions()]),
             # A retry rebases the commit onto later versions. The check for conflicts lets a remove pass whose
             # file an OPTIMIZE has removed (tried, 1.6.6; Delta's kernel had that gap: delta-io/delta#7163).
             max_commit_retries=None if overtaken else 0,

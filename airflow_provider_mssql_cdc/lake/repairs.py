@@ -9,7 +9,6 @@ on the version it was computed from, or computed again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,12 @@ from deltalake.transaction import RemoveAction
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.changes import StagedWindow, repair_transactions
-from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import (
+    StoredFile,
+    remove_actions,
+    stored_files,
+    until_committed,
+)
 from airflow_provider_mssql_cdc.lake.schema import (
     plain_schema,
     refuse_append_only,
@@ -102,7 +106,7 @@ def replace_changes(
 def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
     """Return the files to remove so that the window has no change, and stage their other rows."""
     storage, schema = TableStorage(bronze.location), plain_schema(bronze.schema)
-    removes: list[RemoveAction] = []
+    taken: list[StoredFile] = []
     mixed: list[str] = []
     rows = 0
     for file in stored_files(bronze.table, ("_start_lsn", "_operation")):
@@ -111,14 +115,13 @@ def _take_out(bronze: Bronze, window: Window, prefix: str) -> _Taken:
         held = file.records if _holds_nothing_else(file, window) else _count(storage, file.path, window)
         records = storage.footer(file.path).num_rows if file.records is None else file.records
         if held:
-            # Named as its add did (Delta protocol, "Add File and Remove File"): not decoded.
-            removes.append(RemoveAction(file.logged, True, int(time.time() * 1000)))
+            taken.append(file)
             rows += held
             if held < records:
                 mixed.append(file.path)
     others = _others(storage, mixed, window=window, schema=schema)
     carried = stage(bronze.location, WholeRows(schema), others, prefix=f"{prefix}-v{bronze.version}")
-    return _Taken(removes, carried, rows)
+    return _Taken(remove_actions(taken), carried, rows)
 
 
 def _holds_nothing_else(file: StoredFile, window: Window) -> bool:

@@ -67,6 +67,15 @@ def silver_prefix(version: int, run: str) -> str:
     return f"silver-{version:08d}-{run}-{secrets.token_hex(4)}"
 
 
+def rewrite_prefix(part: str, version: int) -> str:
+    """Return the unique file name prefix of one attempt of upkeep.
+
+    :param part: of upkeep, in lower-case letters.
+    :param version: of the table that the rows are from.
+    """
+    return f"{part}-{version:012d}-{secrets.token_hex(6)}"
+
+
 def numbered(prefix: str, number: int) -> str:
     """Return the name of a writer's n-th file."""
     return f"{prefix}-{number}.parquet"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
-from deltalake.transaction import RemoveAction
 
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
 from airflow_provider_mssql_cdc.lake.silver.images import KeyUpdates
@@ -49,11 +47,11 @@ def outdated_files(silver: Silver, updates: KeyUpdates) -> list[StoredFile]:
             batches = file_batches(storage, file.path, compared, wanted=keys.may_be_within)
             if any(updates.is_outdated(batch) for batch in batches):
                 outdated.append(file)
-    return _in_key_order(outdated, keys)
+    return in_key_order(outdated, keys.names[0])
 
 
-def _in_key_order(files: list[StoredFile], keys: KeySet) -> list[StoredFile]:
-    first = keys.names[0]
+def in_key_order(files: list[StoredFile], first: str) -> list[StoredFile]:
+    """Return the files by their smallest value of the first key column; those without bounds last."""
     known = [file for file in files if first in file.bounds]
     others = [file for file in files if first not in file.bounds]
     return [*sorted(known, key=lambda file: file.bounds[first][0]), *others]
@@ -62,12 +60,6 @@ def _in_key_order(files: list[StoredFile], keys: KeySet) -> list[StoredFile]:
 def stage_rows(silver: Silver, prefix: str, rows: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
     """Write rows to files ``<prefix>-0.parquet`` and so on; no file without rows. Not visible to readers."""
     return stage(silver.location, WholeRows(silver.schema), rows, prefix=prefix, target_bytes=TARGET_BYTES)
-
-
-def remove_actions(files: Iterable[StoredFile]) -> list[RemoveAction]:
-    now = int(time.time() * 1000)
-    # A remove names its file as the add did (Delta protocol, "Add File and Remove File"): not decoded.
-    return [RemoveAction(file.logged, True, now) for file in files]
 
 
 _MOST_LANES = 4

@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
 from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, until_committed
+from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, remove_actions, until_committed
 from airflow_provider_mssql_cdc.lake.log import (
     LogForgotten,
     Thinned,
@@ -27,7 +27,6 @@ from airflow_provider_mssql_cdc.lake.log import (
 from airflow_provider_mssql_cdc.lake.silver.files import (
     current_files,
     outdated_files,
-    remove_actions,
     stage_rows,
     write_again,
 )
