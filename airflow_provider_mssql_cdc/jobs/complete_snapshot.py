@@ -17,7 +17,12 @@ from airflow_provider_mssql_cdc.jobs.guards import (
 )
 from airflow_provider_mssql_cdc.jobs.source_table import decide_columns, loadable_table
 from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_existing
-from airflow_provider_mssql_cdc.lake.commit import SnapshotCommit, commit_snapshot, held_snapshot
+from airflow_provider_mssql_cdc.lake.commit import (
+    SnapshotCommit,
+    commit_snapshot,
+    held_snapshot,
+    refuse_folded,
+)
 from airflow_provider_mssql_cdc.lake.staged_files import remove_losers
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.facts import FactsRow
@@ -112,10 +117,16 @@ def complete_snapshot(
 
 
 def _is_settled(bronze: Bronze, outcomes: Sequence[StagedRange]) -> bool:
-    """Return whether bronze's snapshot is already the result, regardless of the ranges."""
+    """Return whether bronze's snapshot is already the result, regardless of the ranges.
+
+    :raises Superseded: a resnapshot was read below the LSN at which bronze was folded since.
+    """
     stored = bronze.state.snapshot
     if stored is not None:
         newer = [outcome for outcome in outcomes if outcome.resnapshot and outcome.snapshot > stored]
+        for outcome in () if newer else outcomes:
+            if outcome.resnapshot:
+                refuse_folded(bronze, outcome.snapshot, run=outcome.plan.run)
         return not newer
     if any(outcome.done for outcome in outcomes):
         raise IncompletePlan(

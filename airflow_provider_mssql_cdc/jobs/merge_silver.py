@@ -178,6 +178,7 @@ def _merge_once(
         bronze=bronze_number(bronze),
         damage=silver.damage if silver else None,
         passed=past is not None and past.passed,
+        fold=bronze.fold,
     )
     if isinstance(decision, NoSnapshot):
         return _without_snapshot(order, decision.reason)

@@ -17,6 +17,7 @@ from airflow_provider_mssql_cdc.lake.reconcile import ReconcileTable
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
 from airflow_provider_mssql_cdc.model.facts import FactsRow, facts_identifier
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.reconcile import FAILURES, Found, ReadRows, ReconcileItem
 from airflow_provider_mssql_cdc.planning.coverage import CAPTURE_MOVES, consistency
 
@@ -84,16 +85,16 @@ def reconcile_item(
     reports = ReconcileTable(silver)
     key = _note_key(order, item)
     read = reports.noted(key)
-    assert silver.position is not None
-    if read is not None and read.read_at_lsn < silver.position.snapshot:
+    if read is not None and read.read_at_lsn < _lowest_compared(bronze, silver):
         log.info(
-            "%s: silver has a newer snapshot than %s was read at; it is read again", order.label, item.label
+            "%s: bronze or silver has a newer snapshot than %s; it is read again", order.label, item.label
         )
         reports.forget(key, read)
         read = None
     if read is None:
         read = read_item(order, item, reports, bronze, silver, connect=connect)
         reports.note(key, read)
+    assert silver.position is not None
     if read.until is None:
         bronze.reload()
         coverage = bronze.state.coverage
@@ -108,7 +109,17 @@ def reconcile_item(
             f"{order.label}: {item.label} waits: silver's changes end at {silver.position.changes} and have "
             f"to reach {read.until}; a merge brings them"
         )
-    return _compared(order, item, reports, bronze.reload(), silver, read, key=key)
+    if read.read_at_lsn < _lowest_compared(bronze.reload(), silver):
+        return reconcile_item(order, item, connect=connect)  # a fold took out the changes above the read
+    return _compared(order, item, reports, bronze, silver, read, key=key)
+
+
+def _lowest_compared(bronze: Bronze, silver: Silver) -> Lsn:
+    """Return the LSN above which bronze has the changes that a comparison needs."""
+    coverage = bronze.state.coverage
+    assert silver.position is not None
+    assert coverage is not None
+    return max(silver.position.snapshot, coverage.base)
 
 
 def _note_key(order: ReconcileOrder, item: ReconcileItem) -> str:

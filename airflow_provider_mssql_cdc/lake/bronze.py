@@ -40,11 +40,17 @@ from airflow_provider_mssql_cdc.lake.schema import (
     same_type,
 )
 from airflow_provider_mssql_cdc.lake.storage import TableLocation, TableStorage
-from airflow_provider_mssql_cdc.lake.transactions import SOURCE_OBJECT, read_lsn, read_state, run_app_id
+from airflow_provider_mssql_cdc.lake.transactions import (
+    SOURCE_OBJECT,
+    read_fold,
+    read_lsn,
+    read_state,
+    run_app_id,
+)
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
-from airflow_provider_mssql_cdc.model.state import BronzeState, SourceIdentity
+from airflow_provider_mssql_cdc.model.state import BronzeState, Fold, SourceIdentity
 from airflow_provider_mssql_cdc.planning.columns import ColumnDrift
 from airflow_provider_mssql_cdc.planning.coverage import refuse_other_object
 
@@ -95,6 +101,12 @@ class Bronze(LakeTable):
         """Return the LSN that a new snapshot must exceed: of all known S, and of rows that were removed."""
         known = (self.state.newest, self.thinned.position if self.thinned else None)
         return max((lsn for lsn in known if lsn is not None), default=None)
+
+    @property
+    def fold(self) -> Fold | None:
+        """Return the fold that wrote bronze's complete snapshot; None when it was read from the source."""
+        fold = read_fold(self.table)
+        return fold if fold is not None and fold.at == self.state.snapshot else None
 
     def refuse_thinned(self, snapshot: Lsn) -> None:
         """:raises StateDamaged: rows that silver needs may have been removed by another tool."""

@@ -112,7 +112,8 @@ def commit_snapshot(
         at S if bronze is still there; None without such a proof.
     :raises IncompletePlan: a staged file is missing, truncated, swapped or of another snapshot.
     :raises SchemaDrift: a staged file, or bronze, has other columns than planned.
-    :raises Superseded: a later snapshot re-based coverage above S, or a chunked one was opened at S.
+    :raises Superseded: a later snapshot re-based coverage above S, a chunked one was opened at S, or a
+        resnapshot was read below a fold.
     :raises ForeignTable: bronze was loaded from another table of this name, and this is not a resnapshot.
     :raises CommitConflict: other commits came first too often.
     """
@@ -137,6 +138,8 @@ def commit_snapshot(
             bronze.state, snapshot, resnapshot=resnapshot, gap=gap, other_object=other
         )
         if isinstance(decision, AlreadyStored):
+            if resnapshot:
+                refuse_folded(bronze, snapshot, run=header.run)
             return held_snapshot(bronze)
         _refuse_shared_lsn(bronze, snapshot)
         bronze.check_columns(header.columns)
@@ -145,6 +148,21 @@ def commit_snapshot(
     outcome = until_committed(once, what=f"snapshot {snapshot} into {location}", reload=bronze.reload)
     log.info("%s: %s", location, outcome.reason)
     return outcome
+
+
+def refuse_folded(bronze: Bronze, snapshot: Lsn, *, run: str) -> None:
+    """Refuse a resnapshot that was read before bronze's own rows were folded at or above its S.
+
+    :param run: eight hex digits that identify the Airflow run; one that completed its resnapshot is answered.
+    :raises Superseded: the fold's snapshot was not read from the source, so it is no answer.
+    """
+    fold = bronze.fold
+    if fold is not None and snapshot <= fold.at and bronze.snapshot_of_run(run) is None:
+        raise Superseded(
+            f"{bronze.location} was folded at {fold.at}, and this resnapshot was read at {snapshot}: changes "
+            "in between are not in bronze any more. Nothing of it is committed; start a new run with "
+            "resnapshot=True"
+        )
 
 
 def _refuse_shared_lsn(bronze: Bronze, snapshot: Lsn) -> None:

@@ -1,14 +1,12 @@
-"""Which files of bronze, silver and facts are joined, and in which order their rows are written."""
+"""Which files of bronze and silver are joined, and in which order their rows are written."""
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
-from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, StoredFile, stored_files
+from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
 from airflow_provider_mssql_cdc.lake.join_files import JoinedFiles, join_files
 from airflow_provider_mssql_cdc.lake.silver.files import TARGET_BYTES as SILVER_TARGET_BYTES
 from airflow_provider_mssql_cdc.lake.silver.files import current_files, in_key_order
@@ -39,12 +37,12 @@ def _change_files(bronze: Bronze) -> list[StoredFile]:
         if file.records is not None
         and file.bounds.get("_operation", (0, 0))[0] >= DELETE
         and "_start_lsn" in file.bounds
-        and _is_own(file)
+        and is_own(file)
     ]
     return sorted(files, key=lambda file: file.bounds["_start_lsn"])
 
 
-def _is_own(file: StoredFile) -> bool:
+def is_own(file: StoredFile) -> bool:
     """Return whether the file is in the table's folder; a shallow clone names files of another table."""
     return "://" not in file.path
 
@@ -57,7 +55,7 @@ def compact_silver(silver: Silver, *, run_id: str, target_bytes: int = SILVER_TA
     keys = [(name, "ascending") for name in silver.key]
     return join_files(
         silver,
-        lambda: [file for file in in_key_order(current_files(silver), silver.key[0]) if _is_own(file)],
+        lambda: [file for file in in_key_order(current_files(silver), silver.key[0]) if is_own(file)],
         sort=lambda rows: pc.sort_indices(rows, sort_keys=keys),
         target_bytes=target_bytes,
         user_metadata={"run_id": run_id},
@@ -71,25 +69,3 @@ def _refuse_damaged(silver: Silver) -> None:
         raise StateDamaged(
             f"{silver.location}: {damage}. Its files are left alone; the next merge builds silver again"
         )
-
-
-class FactsTable(LakeTable):
-    """A handle on one version of a facts table, for upkeep."""
-
-    def _take(self, table: DeltaTable) -> None:
-        self.table = table
-
-
-def compact_facts(facts: FactsTable, *, run_id: str, target_bytes: int = SILVER_TARGET_BYTES) -> JoinedFiles:
-    """Join files of a facts table, in the order in which they were written."""
-    return join_files(
-        facts,
-        lambda: sorted(filter(_is_own, stored_files(facts.table)), key=lambda file: file.modified),
-        sort=_by_time,
-        target_bytes=target_bytes,
-        user_metadata={"run_id": run_id},
-    )
-
-
-def _by_time(rows: pa.Table) -> pa.Array:
-    return pc.sort_indices(rows, sort_keys=[("written_at", "ascending")])

@@ -127,15 +127,11 @@ def _write_again(
     staged = stage(table.location, WholeRows(schema), rows, prefix=prefix, target_bytes=target_bytes)
     with discarding_on_failure(table, staged):
         check_rows(files, staged, where=str(table.location))
-        replace_files(
-            table, files, staged, event=COMPACT_EVENT, data_change=False, told=told, check=check
-        )
+        replace_files(table, files, staged, event=COMPACT_EVENT, data_change=False, told=told, check=check)
     return staged
 
 
-def _rows(
-    table: LakeTable, files: Sequence[StoredFile], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _rows(table: LakeTable, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     storage = TableStorage(table.location)
     for file in files:
         yield from file_batches(storage, file.path, schema)
@@ -159,7 +155,8 @@ def sorted_runs(
 
 def _sorted(batches: list[pa.RecordBatch], sort: Sort) -> list[pa.RecordBatch]:
     rows = pa.Table.from_batches(batches)
-    return rows.take(sort(rows)).combine_chunks().to_batches()
+    batches_in_order: list[pa.RecordBatch] = rows.take(sort(rows)).combine_chunks().to_batches()
+    return batches_in_order
 
 
 def check_rows(files: Sequence[StoredFile], staged: Sequence[StagedFile], *, where: str) -> None:

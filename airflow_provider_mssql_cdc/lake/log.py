@@ -19,6 +19,7 @@ from deltalake import DeltaTable, Transaction
 from airflow_provider_mssql_cdc.errors import StateDamaged
 from airflow_provider_mssql_cdc.lake.storage import TableStorage
 from airflow_provider_mssql_cdc.lake.transactions import THINNED, lsn_transactions, read_lsn
+from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.state import BronzeState
 
@@ -27,6 +28,9 @@ COMMIT_KEY = "mssql_cdc.commit"
 
 EVENT_KEY = "mssql_cdc.event"
 """Commit info key of the event's name in the facts."""
+
+FOLD_EVENT: Event = "fold"
+"""The event of a commit that writes bronze's own state as its snapshot."""
 
 
 def refuse_restored(table: DeltaTable, state: BronzeState, commits: Sequence[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from airflow_provider_mssql_cdc.lake.delta_table import LakeTable, load_table, read_all, stored_files
@@ -17,6 +18,7 @@ from airflow_provider_mssql_cdc.model.capture import Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import PlanId, PlannedRange, StagedFile
+from airflow_provider_mssql_cdc.model.state import SilverPosition
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ _ATTEMPT = re.compile(r"[0-9A-Za-z]+(-[0-9A-Za-z]+)*\Z")
 _PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]*\.parquet\Z")
 _CHANGE_EVENTS = ("changes", "repair")
 _OF_CHANGES = re.compile(r"(?:changes|repair)-(\d{12})-")
+_OF_SNAPSHOT = re.compile(r"(0x[0-9A-F]{20})-[0-9a-f]{8}-[0-9a-f]{8}-[rw]\d")
+_OF_REWRITE = re.compile(r"(?:compact|trim|fold)-\d{12}-[0-9a-f]{12}-")
 _OF_SILVER = re.compile(r"silver-(\d+)-([0-9a-f]{8})-")
 
 
@@ -115,12 +119,47 @@ def remove_waves_losers(location: TableLocation, *, snapshot: Lsn) -> int:
 def remove_dead_files(table: LakeTable) -> int:
     """Remove staged change files that no version of bronze names or can name; return how many."""
     newest = read_changes_state(table.table).batch
+    return _remove_matching(table.location, "", lambda name: _is_change_of(name, up_to=newest))
+
+
+def _is_change_of(name: str, *, up_to: int) -> bool:
+    staged = _OF_CHANGES.match(name)
+    return staged is not None and int(staged[1]) <= up_to
+
+
+def is_dead_in_bronze(table: DeltaTable, snapshot: Lsn | None) -> Callable[[str], bool]:
+    """Return a test for staged files of bronze, by name, that no commit can name any more.
+
+    An attempt of upkeep may still run: ask for old files alone.
+
+    :param snapshot: of bronze; a commit of the same or an older one adds nothing.
+    """
+    newest = read_changes_state(table).batch
 
     def is_dead(name: str) -> bool:
-        staged = _OF_CHANGES.match(name)
-        return staged is not None and int(staged[1]) <= newest
+        of = _OF_SNAPSHOT.match(name)
+        if of is not None:
+            return snapshot is not None and of[1] <= snapshot.text
+        return is_of_rewrite(name) or _is_change_of(name, up_to=newest)
 
-    return _remove_matching(table.location, "", is_dead)
+    return is_dead
+
+
+def is_dead_in_silver(position: SilverPosition | None) -> Callable[[str], bool]:
+    """Return a test like :func:`is_dead_in_bronze` for files of silver, of any run."""
+
+    def is_dead(name: str) -> bool:
+        staged = _OF_SILVER.match(name)
+        if staged is not None:
+            return position is not None and int(staged[1]) <= position.version
+        return is_of_rewrite(name)
+
+    return is_dead
+
+
+def is_of_rewrite(name: str) -> bool:
+    """Return whether upkeep staged this file."""
+    return _OF_REWRITE.match(name) is not None
 
 
 def remove_orphans(table: LakeTable, *, run: str, up_to: int) -> int:

@@ -22,7 +22,7 @@ from airflow_provider_mssql_cdc.model.capture import ChangeCounts, Window
 from airflow_provider_mssql_cdc.model.facts import Event
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 
-SnapshotEvent = Literal["bootstrap", "resnapshot"]
+SnapshotEvent = Literal["bootstrap", "resnapshot", "fold"]
 
 _COMMITS_SEARCHED = 1000
 
@@ -33,7 +33,8 @@ class StoredSnapshot:
 
     :param version: the commit that completed it; this handle's version if the log was cleaned up.
     :param commit_ts: UTC; None when unknown.
-    :param event: its commit's event; ``bootstrap`` if the log was cleaned up.
+    :param event: its commit's event; ``bootstrap`` if the log was cleaned up, ``fold`` if it was made from
+        an older one.
     """
 
     snapshot: Lsn
@@ -52,8 +53,14 @@ def stored_snapshot(bronze: Bronze, snapshot: Lsn) -> StoredSnapshot:
         rows=_rows_counted(bronze, snapshot) if rows is None else rows,
         version=bronze.version if commit is None else int(commit["version"]),
         commit_ts=_stamped_time(bronze, snapshot) if commit is None else _logged_time(commit),
-        event="resnapshot" if commit is not None and commit["event"] == "resnapshot" else "bootstrap",
+        event=_event_of(bronze, commit),
     )
+
+
+def _event_of(bronze: Bronze, commit: dict[str, Any] | None) -> SnapshotEvent:
+    if bronze.fold is not None:
+        return "fold"
+    return "resnapshot" if commit is not None and commit["event"] == "resnapshot" else "bootstrap"
 
 
 def _rows_by_statistics(bronze: Bronze, snapshot: Lsn) -> int | None:

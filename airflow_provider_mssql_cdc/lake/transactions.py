@@ -14,7 +14,7 @@ from airflow_provider_mssql_cdc.errors import ConfigurationError, StateDamaged
 from airflow_provider_mssql_cdc.model.capture import ChangesState, CommitStamp, InstanceMark
 from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.model.plan import ReadHorizon
-from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, Coverage, SilverPosition
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, Coverage, Fold, SilverPosition
 
 SNAPSHOT = "mssql_cdc#snapshot"
 """S of the newest complete snapshot."""
@@ -45,6 +45,9 @@ SOURCE_OBJECT = "mssql_cdc#source.object"
 
 THINNED = "mssql_cdc#thinned"
 """``.hi`` and ``.lo``: up to which LSN rows may be missing; ``.version``: of the commit that took them."""
+
+FOLD = "mssql_cdc#fold"
+"""The newest fold: ``.at.hi``, ``.at.lo``, ``.older.hi``, ``.older.lo`` and ``.version``."""
 
 SILVER_BRONZE = "mssql_cdc#silver.bronze"
 """A number that stands for the id of the bronze table that silver was built from."""
@@ -204,6 +207,21 @@ def instance_transactions(instance: InstanceMark) -> list[Transaction]:
         Transaction(f"{INSTANCE}.table", instance.change_table_id & 0xFFFFFFFF),
         Transaction(f"{INSTANCE}.made", made),
     ]
+
+
+def fold_transactions(fold: Fold) -> list[Transaction]:
+    return [
+        *lsn_transactions(f"{FOLD}.at", fold.at),
+        *lsn_transactions(f"{FOLD}.older", fold.older),
+        Transaction(f"{FOLD}.version", fold.version),
+    ]
+
+
+def read_fold(table: DeltaTable) -> Fold | None:
+    """Return the newest fold at this handle's version; None if there was none."""
+    at, older = read_lsn(table, f"{FOLD}.at"), read_lsn(table, f"{FOLD}.older")
+    version = table.transaction_version(f"{FOLD}.version")
+    return None if at is None or older is None or version is None else Fold(at, older, version)
 
 
 def stamp_transactions(stamp: CommitStamp | None) -> list[Transaction]:

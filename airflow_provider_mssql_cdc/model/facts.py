@@ -21,6 +21,7 @@ Event = Literal[
     "repair",
     "merge",
     "reconcile",
+    "fold",
     "gap",
     "schema_change",
     "capture_instance_switched",

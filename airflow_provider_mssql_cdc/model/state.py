@@ -51,6 +51,21 @@ class BronzeState:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """The newest fold of bronze: its state at an LSN, written as a snapshot from bronze's own rows.
+
+    :param at: F, the LSN of that state; S of the snapshot that the fold wrote.
+    :param older: S of the snapshot whose rows it took out.
+    :param version: the version of bronze that held every row that it took out; a silver that has merged it,
+        from the older snapshot, goes on without a rebuild.
+    """
+
+    at: Lsn
+    older: Lsn
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceIdentity:
     """Identify the source table of a bronze table (table property ``mssql_cdc.source``).
 

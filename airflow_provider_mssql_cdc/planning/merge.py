@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, SilverPosition
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, Fold, SilverPosition
 from airflow_provider_mssql_cdc.planning.coverage import is_usable
 
 ORDER = ("_start_lsn", "_command_id", "_seqval", "_operation")
@@ -79,6 +79,7 @@ def decide_merge(
     bronze: int,
     damage: str | None = None,
     passed: bool = False,
+    fold: Fold | None = None,
 ) -> MergeDecision:
     """Decide for one version of bronze.
 
@@ -86,6 +87,7 @@ def decide_merge(
     :param bronze: the number derived from bronze's table id.
     :param damage: why silver's rows do not match its position; None when they do.
     :param passed: changes have passed the snapshot's horizon.
+    :param fold: what wrote bronze's snapshot; None when it was read from the source.
     """
     snapshot = state.snapshot
     if snapshot is None or not is_usable(state, snapshot):
@@ -101,7 +103,7 @@ def decide_merge(
         )
     if position.bronze != bronze:
         return Rebuild("silver was built from another bronze table, which had the same path")
-    if position.snapshot != snapshot:
+    if position.snapshot != snapshot and not _continues(position, fold):
         return Rebuild(f"silver was built from snapshot {position.snapshot}, bronze now holds {snapshot}")
     if position.version > state.version:
         # Versions of one table only grow: bronze was restored to an older version.
@@ -112,6 +114,11 @@ def decide_merge(
             "horizon and decide which row is current"
         )
     return UpToDate() if position.version == state.version else MergeSince(position.version)
+
+
+def _continues(position: SilverPosition, fold: Fold | None) -> bool:
+    """Whether a fold changed nothing for this silver: it had merged all that the fold took out."""
+    return fold is not None and fold.older == position.snapshot and fold.version <= position.version
 
 
 def _rule(version: int) -> str:

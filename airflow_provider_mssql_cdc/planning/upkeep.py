@@ -1,9 +1,11 @@
-"""Decide what upkeep does: which files are written together."""
+"""Decide what upkeep does: which files are written together, and whether bronze can be folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+
+from airflow_provider_mssql_cdc.model.state import STATE_RULE, BronzeState, SilverPosition
 
 
 def groups_to_join(sizes: Sequence[int], *, target: int) -> list[range]:
@@ -41,3 +43,25 @@ def _worth_it(group: range, sizes: Sequence[int]) -> Iterator[range]:
         return
     yield from _worth_it(range(group.start, largest), sizes)
     yield from _worth_it(range(largest + 1, group.stop), sizes)
+
+
+def why_not_fold(state: BronzeState, position: SilverPosition | None, *, bronze: int) -> str | None:
+    """Return why bronze cannot be folded now, one sentence; None when silver allows it.
+
+    :param position: of the silver that has merged what the fold takes out.
+    :param bronze: the number derived from bronze's table id.
+    """
+    if state.snapshot is None:
+        return "bronze holds no complete snapshot"
+    if state.unfinished is not None:
+        return f"chunked snapshot {state.unfinished} is being loaded; complete or abandon it first"
+    if position is None or position.bronze != bronze or position.rule != STATE_RULE:
+        return "silver was not built from this bronze; run the merge first"
+    if position.snapshot != state.snapshot:
+        return (
+            f"silver was built from snapshot {position.snapshot}, bronze holds {state.snapshot}; run the "
+            "merge first"
+        )
+    if position.doubled:
+        return f"{position.doubled:,} key(s) occur twice in the snapshot; run the merge first"
+    return None

@@ -155,7 +155,11 @@ class World:
     ) -> MergeCommit:
         """The same with handles that may be behind."""
         decision = decide_merge(
-            silver.position, bronze.state, bronze=bronze_number(bronze), damage=silver.damage
+            silver.position,
+            bronze.state,
+            bronze=bronze_number(bronze),
+            damage=silver.damage,
+            fold=bronze.fold,
         )
         assert not isinstance(decision, NoSnapshot)
         assert bronze.state.snapshot is not None

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, stored_files
 from airflow_provider_mssql_cdc.lake.silver.images import KeyUpdates
-from airflow_provider_mssql_cdc.lake.silver.rows import KeySet
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.staged_files import discard
 from airflow_provider_mssql_cdc.lake.staging import WholeRows, stage

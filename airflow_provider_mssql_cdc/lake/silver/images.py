@@ -25,6 +25,7 @@ from airflow_provider_mssql_cdc.lake.silver.rows import (
     group_ends,
 )
 from airflow_provider_mssql_cdc.lake.storage import BATCH_ROWS
+from airflow_provider_mssql_cdc.model.lsn import Lsn
 from airflow_provider_mssql_cdc.planning.merge import ADDS, ORDER, Presence
 
 _INT32, _INT64 = pa.int32(), pa.int64()
@@ -38,17 +39,24 @@ class KeyImages:
     """
 
     def __init__(
-        self, bronze: Bronze, named: NamedKeys, *, schema: pa.Schema, images_bytes: int = IMAGES_BYTES
+        self,
+        bronze: Bronze,
+        named: NamedKeys,
+        *,
+        schema: pa.Schema,
+        until: Lsn | None = None,
+        images_bytes: int = IMAGES_BYTES,
     ) -> None:
         """Read bronze.
 
         :param schema: of the rows that go into silver.
+        :param until: the state is that at this LSN; None for the newest.
         :param images_bytes: maximum size of images kept in memory.
         :raises LogForgotten: a key has no such row, or was named by a removed row and has only commits that
             do not change it.
         """
         self.keys, self._bronze, self._schema = named.keys, bronze, schema
-        self._above = named.lowest.decremented()
+        self._above, self._until = named.lowest.decremented(), None if until is None else until.text
         self._files = changed_files(bronze, self._above)
         rows = self._deciding_rows(images_bytes)
         self.presence, self._at = self._decided(rows)
@@ -81,15 +89,19 @@ class KeyImages:
             images = rows.take(several(new, _INT64)).select(self._schema.names)
             yield from images.cast(self._schema).to_batches()
 
-    def _changes(self, columns: Sequence[str], until: str | None = None) -> Iterator[pa.Table]:
-        return change_rows(self._bronze, self._files, columns=columns, above=self._above, until=until)
+    def _changes(
+        self, columns: Sequence[str], until: str | None = None, *, files: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        files = self._files if files is None else files
+        until = self._until if until is None else until  # a later pass reads further down
+        return change_rows(self._bronze, files, columns=columns, above=self._above, until=until)
 
     def _deciding_rows(self, images_bytes: int) -> pa.Table:
         wanted = [*self.keys.names, *(name for name in self._schema.names if name not in self.keys.names)]
         latest = LatestRows(change_row_schema(self._bronze, wanted), images_bytes=images_bytes)
         for path in self._files:
             columns = [*self.keys.names, *latest.columns]
-            for rows in change_rows(self._bronze, [path], columns=columns, above=self._above):
+            for rows in self._changes(columns, files=[path]):
                 positions = self.keys.positions(rows)
                 among = pc.is_valid(positions)
                 latest.add(rows.filter(among), positions.filter(among))

@@ -18,6 +18,8 @@ from airflow_provider_mssql_cdc.lake.add_actions import actions_just_staged
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.delta_table import StoredFile, remove_actions, until_committed
 from airflow_provider_mssql_cdc.lake.log import (
+    EVENT_KEY,
+    FOLD_EVENT,
     LogForgotten,
     Thinned,
     commit_actions,
@@ -299,9 +301,11 @@ def files_since(bronze: Bronze, version: int) -> FilesSince:
     for number in range(version + 1, bronze.version + 1):
         actions = _actions(storage, number)
         info = {**next(iter(_of(actions, "commitInfo")), {}), "version": number}
+        infos.append(info)
+        if info.get(EVENT_KEY) == FOLD_EVENT:
+            continue  # silver has merged the rows that it took out (ADR 25)
         if history.follow(actions) and oldest is None and "timestamp" in info:
             oldest = datetime.fromtimestamp(info["timestamp"] / 1000, UTC)
-        infos.append(info)
         if removes_rows(actions):
             removing.add(number)
     _refuse_removal(bronze, first_removal(infos[::-1], removing.__contains__))

@@ -124,17 +124,19 @@ def named_keys(
     *,
     key: Sequence[str],
     above: Lsn,
+    until: Lsn | None = None,
     withdrawn: Iterable[str] = (),
 ) -> NamedKeys | None:
     """Return the keys of all change rows above an LSN in these files; None when there is no such row.
 
     Rows up to a snapshot's LSN are in the snapshot; a repair may copy such rows into a new file.
 
+    :param until: only rows up to this LSN count; None for all.
     :param withdrawn: files that a repair removed.
     :raises StateDamaged: a key column is NULL in a change row.
     """
-    added = _named(bronze, files, key=key, above=above)
-    taken_out = _named(bronze, withdrawn, key=key, above=above)
+    added = _named(bronze, files, key=key, above=above, until=until)
+    taken_out = _named(bronze, withdrawn, key=key, above=above, until=until)
     if taken_out is None or added is None:
         found = added or taken_out
         return found and NamedKeys(KeySet(found[0]), found[1], taken_out and KeySet(taken_out[0]))
@@ -145,11 +147,12 @@ def named_keys(
 
 
 def _named(
-    bronze: Bronze, files: Iterable[str], *, key: Sequence[str], above: Lsn
+    bronze: Bronze, files: Iterable[str], *, key: Sequence[str], above: Lsn, until: Lsn | None
 ) -> tuple[pa.Table, Lsn] | None:
     distinct = _DistinctRows()
     lowest: str | None = None
-    for rows in change_rows(bronze, files, columns=key, above=above):
+    highest = None if until is None else until.text
+    for rows in change_rows(bronze, files, columns=key, above=above, until=highest):
         _refuse_nulls(rows, key, where=str(bronze.location))
         smallest = pc.min(rows.column("_start_lsn")).as_py()
         lowest = smallest if lowest is None else min(lowest, smallest)
