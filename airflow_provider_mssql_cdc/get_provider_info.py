@@ -127,6 +127,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.merge",
                 "operators.reconcile",
                 "operators.freshness",
+                "operators.upkeep",
                 "operators.database",
             )
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,13 +73,23 @@ class UpkeepOrder:
 class UpkeepDone:
     """Result of one run of upkeep.
 
-    :param parts: what each part did, by name, in JSON types; a part that could not be done has ``reason``.
+    :param tables: for ``bronze``, ``silver`` and ``facts`` what each part did, in JSON types; a fold that was
+        not due or not possible has a ``reason``.
     """
 
-    parts: Mapping[str, Any]
+    tables: Mapping[str, Mapping[str, Any]]
 
     def to_xcom(self) -> dict[str, Any]:
-        return dict(self.parts)
+        return {table: dict(parts) for table, parts in self.tables.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One thing to do to one of the three tables."""
+
+    table: str
+    name: str
+    run: Callable[[], Any]
 
 
 def upkeep(order: UpkeepOrder) -> UpkeepDone | Skipped:
@@ -95,16 +105,19 @@ def upkeep(order: UpkeepOrder) -> UpkeepDone | Skipped:
         return Skipped(f"{order.table.label}: there is no bronze table at {order.table.bronze} yet")
     silver = _silver_of(order, bronze)
     facts = open_facts(TableLocation.facts_of(order.table))
-    parts, failures = dict[str, Any](), list[MssqlCdcError]()
-    for name, part in _parts(order, bronze, silver, facts).items():
+    done, failures = dict[str, dict[str, Any]](), list[MssqlCdcError]()
+    for part in _parts(order, bronze, silver, facts):
         try:
-            parts[name] = part()
+            done.setdefault(part.table, {})[part.name] = part.run()
         except MssqlCdcError as exc:
-            log.warning("%s: %s failed, the other parts go on: %s", order.table.label, name, exc)
+            log.warning(
+                "%s: %s of %s failed, the other parts go on: %s",
+                *(order.table.label, part.name, part.table, exc),
+            )
             failures.append(exc)
     if failures:
         raise failures[0]
-    return UpkeepDone(parts)
+    return UpkeepDone(done)
 
 
 def _silver_of(order: UpkeepOrder, bronze: Bronze) -> Silver | None:
@@ -121,40 +134,47 @@ def _silver_of(order: UpkeepOrder, bronze: Bronze) -> Silver | None:
 
 def _parts(
     order: UpkeepOrder, bronze: Bronze, silver: Silver | None, facts: FactsTable | None
-) -> dict[str, Callable[[], Any]]:
-    """Return the parts in their order: a fold before compact, which would move rows away from silver."""
-    run_id, parts = order.attempt.run_id, dict[str, Callable[[], Any]]()
+) -> Iterator[_Part]:
+    """Yield the parts in their order: a fold before compact, which would move rows away from silver."""
+    run_id = order.attempt.run_id
     if order.fold:
-        parts["fold"] = lambda: _fold(order, bronze, silver)
+        yield _Part("bronze", "fold", lambda: _fold(order, bronze, silver))
     if order.compact:
-        parts["compact bronze"] = lambda: _told(bronze, compact_bronze(bronze, run_id=run_id))
+        yield _Part("bronze", "compact", lambda: _joined(bronze, compact_bronze(bronze, run_id=run_id)))
         if silver is not None:
-            parts["compact silver"] = lambda: _told(silver, compact_silver(silver, run_id=run_id))
+            yield _Part("silver", "compact", lambda: _joined(silver, compact_silver(silver, run_id=run_id)))
         if facts is not None:
-            parts["compact facts"] = lambda: _told(facts, compact_facts(facts, run_id=run_id))
+            yield _Part("facts", "compact", lambda: _joined(facts, compact_facts(facts, run_id=run_id)))
     if facts is not None and order.facts_keep_days is not None:
         before = order.started_at - timedelta(days=order.facts_keep_days)
-        parts["trim facts"] = lambda: {"rows": trim_facts(facts, before=before, run_id=run_id)}
-    for name, table in {"bronze": bronze, "silver": silver, "facts": facts}.items():
-        if table is not None:
-            parts.update(_shortened(order, name, table, bronze=bronze, silver=silver))
-    return parts
+        yield _Part("facts", "trim", lambda: {"rows": trim_facts(facts, before=before, run_id=run_id)})
+    yield from _cleaning(order, bronze, silver, facts)
 
 
-def _shortened(
-    order: UpkeepOrder, name: str, table: LakeTable, *, bronze: Bronze, silver: Silver | None
-) -> dict[str, Callable[[], Any]]:
-    """Return vacuum and checkpoint of one table; bronze keeps what silver continues from."""
-    keep = version_to_keep(bronze, silver) if table is bronze else None
+def _cleaning(
+    order: UpkeepOrder, bronze: Bronze, silver: Silver | None, facts: FactsTable | None
+) -> Iterator[_Part]:
+    """Yield vacuum and checkpoint of each table; bronze keeps what silver continues from."""
+    keep = version_to_keep(bronze, silver)
     is_behind = keep is not None and keep < bronze.version
-    parts: dict[str, Callable[[], Any]] = {}
     if order.vacuum:
-        parts[f"vacuum {name}"] = lambda: _removed(vacuum(table, hours=order.vacuum_hours, keep=keep))
-    parts[f"checkpoint {name}"] = lambda: {"version": checkpoint(table.reload(), keep_log=is_behind)}
-    return parts
+        yield _Part("bronze", "vacuum", lambda: _removed(vacuum(bronze, hours=order.vacuum_hours, keep=keep)))
+        if silver is not None:
+            yield _Part("silver", "vacuum", lambda: _removed(vacuum(silver, hours=order.vacuum_hours)))
+        if facts is not None:
+            yield _Part("facts", "vacuum", lambda: _removed(vacuum(facts, hours=order.vacuum_hours)))
+    yield _Part("bronze", "checkpoint", lambda: _checkpointed(bronze, keep_log=is_behind))
+    if silver is not None:
+        yield _Part("silver", "checkpoint", lambda: _checkpointed(silver))
+    if facts is not None:
+        yield _Part("facts", "checkpoint", lambda: _checkpointed(facts))
 
 
-def _told(table: LakeTable, joined: JoinedFiles) -> dict[str, int]:
+def _checkpointed(table: LakeTable, *, keep_log: bool = False) -> dict[str, int | None]:
+    return {"version": checkpoint(table.reload(), keep_log=keep_log)}
+
+
+def _joined(table: LakeTable, joined: JoinedFiles) -> dict[str, int]:
     log.info(
         "%s: %d small file(s), %d bytes, written again as %d, %d bytes; %d file(s) now",
         *(table.location, joined.removed, joined.removed_bytes, joined.added, joined.added_bytes),

@@ -12,6 +12,7 @@ from airflow_provider_mssql_cdc.operators.reconcile import (
     MssqlCdcReconcilePlanOperator,
 )
 from airflow_provider_mssql_cdc.operators.snapshot import MssqlCdcSnapshotOperator
+from airflow_provider_mssql_cdc.operators.upkeep import MssqlCdcUpkeepOperator
 
 __all__ = [
     "MssqlCdcAbandonOperator",
@@ -25,4 +26,5 @@ __all__ = [
     "MssqlCdcReconcilePlanOperator",
     "MssqlCdcSnapshotOperator",
     "MssqlCdcStatusOperator",
+    "MssqlCdcUpkeepOperator",
 ]

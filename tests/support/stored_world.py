@@ -31,6 +31,7 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcChangesOperator,
     MssqlCdcMergeOperator,
     MssqlCdcStatusOperator,
+    MssqlCdcUpkeepOperator,
 )
 from airflow_provider_mssql_cdc.sensors import MssqlCdcCaptureSensor
 from tests.dags.harness import pushed, returned, run
@@ -68,6 +69,7 @@ class StoredWorld:
         self._load_and_follow(orders)
         self._alter(orders)
         self._lose_and_load_again(orders)
+        self._keep_up(orders)
         lines = ChangesWorld(server, folder, name="lines")
         lines.insert(*range(1, 9))
         server.enable_cdc("dbo.lines")
@@ -116,6 +118,27 @@ class StoredWorld:
             world.changes()
         world.tick(60)
         self._run(self._whole(world.table), "orders.plan", resnapshot=True)
+
+    def _keep_up(self, world: ChangesWorld) -> None:
+        """Small files are written together, and then bronze is folded."""
+        silver = world.table.bronze.replace("/bronze/", "/silver/")
+        for fold in (False, True):
+            for number in (1, 2):
+                world.insert(10 * (1 + fold) + number)
+                world.tick()
+                world.changes()
+            with DAG(dag_id="keeps_up", schedule=None) as dag:
+                merge = MssqlCdcMergeOperator(task_id="merge", table=world.table, silver=silver)
+                merge >> MssqlCdcUpkeepOperator(
+                    task_id="upkeep",
+                    table=world.table,
+                    silver=silver,
+                    fold=fold,
+                    fold_share=0.0,
+                    fold_after_hours=0,
+                    facts_keep_days=1,
+                )
+            self._run(dag, "upkeep")
 
     def _chunks(self, world: ChangesWorld) -> None:
         dag = self._chunked(world.table, max_waves=1)
