@@ -28,7 +28,7 @@ from tests.properties.test_silver_converges import COMMITS, SHAPES, History, Rou
 from tests.support.delta_rows import delta_rows
 from tests.support.silver_world import World, lsn
 
-ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "8"))
+ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "8")) // 2
 FIRST_SNAPSHOT = 3
 TINY = 64 << 10
 
@@ -42,7 +42,16 @@ class UpkeepRound(Round):
         self.reached, self.folds = FIRST_SNAPSHOT, 0
 
     def step(self) -> None:
-        steps = [self.window, self.window, self.again, self.compact, self.fold, self.fold, self.vacuum, self.resnapshot]
+        steps = [
+            self.window,
+            self.window,
+            self.again,
+            self.compact,
+            self.fold,
+            self.fold,
+            self.vacuum,
+            self.resnapshot,
+        ]
         self.rng.choice(steps)()
 
     def window(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
+from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepOrder, upkeep
+from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from tests.support.chunked import ChunkedLoad
 from tests.support.delta_rows import delta_rows
 from tests.support.ended import Ended, ended_at
@@ -110,7 +114,47 @@ def rebuilding(world: World) -> Callable[[], object]:
     return world.merge
 
 
-JOBS = [completing, bringing_a_wave, completing_waves, reading_changes, merging, rebuilding]
+def keeping_up(world: World, *, fold: bool = False) -> Callable[[], object]:
+    world.all()
+    world.change()
+    world.changes()
+    world.server.clock.shift(timedelta(seconds=5))
+    world.server.execute("UPDATE dbo.orders SET name = N'again' WHERE id = 1")
+    world.changes()
+    world.merge()
+    order = UpkeepOrder(
+        world.table,
+        world.silver,
+        world.attempt("upkeep"),
+        fold=fold,
+        fold_share=0.0,
+        fold_after_hours=0,
+        vacuum_hours=0,
+        started_at=datetime.now(UTC) + timedelta(minutes=10),
+    )
+
+    def act() -> None:
+        upkeep(order)
+        assert (open_existing(TableLocation.bronze_of(world.table)).fold is not None) == fold
+        assert not any("/changes-" in uri for uri in DeltaTable(world.table.bronze).file_uris())
+
+    return act
+
+
+def folding(world: World) -> Callable[[], object]:
+    return keeping_up(world, fold=True)
+
+
+JOBS = [
+    completing,
+    bringing_a_wave,
+    completing_waves,
+    reading_changes,
+    merging,
+    rebuilding,
+    keeping_up,
+    folding,
+]
 
 
 @pytest.mark.parametrize(("moment", "failure"), ENDS, ids=IDS)
