@@ -119,8 +119,9 @@ def keeping_up(world: World, *, fold: bool = False) -> Callable[[], object]:
     world.change()
     world.changes()
     world.server.clock.shift(timedelta(seconds=5))
-    world.server.execute("UPDATE dbo.orders SET name = N'again' WHERE id = 1")
-    world.changes()
+    for number in range(2):
+        world.server.execute(f"UPDATE dbo.orders SET name = N'again {number}' WHERE id % 3 = 0")
+        world.changes()
     world.merge()
     order = UpkeepOrder(
         world.table,
