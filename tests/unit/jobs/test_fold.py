@@ -75,6 +75,15 @@ def test_a_fold_is_the_source_at_its_lsn_and_silver_goes_on_without_a_rebuild(
     assert lake.rows() == world.source() == built_again(lake)
 
 
+def test_silver_goes_on_when_what_a_fold_took_out_is_removed(world: ChangesWorld, lake: Lake) -> None:
+    follow(lake)
+    folding(lake)
+    kept_up(lake, silver=None, vacuum_hours=0)
+    follow(lake, merged=False)
+    assert lake.merged().rebuilt is None
+    assert lake.rows() == world.source()
+
+
 def test_another_silver_is_built_again_once(world: ChangesWorld, lake: Lake) -> None:
     other = Lake(world)
     other.silver = f"{lake.silver}-other"
