@@ -181,3 +181,12 @@ def test_the_example_dag_keeps_silver_of_every_table_of_its_list(
     assert proven.state == "success"
     for name in proof.TABLES:
         assert [returned(proven, f"{name}.compare", index)["equal"] for index in (0, 1)] in ([1, 0], [1, 1])
+
+    kept_up = importlib.reload(importlib.import_module("dags_examples.upkeep_tables"))
+    tidied = run(kept_up.dag)
+    assert tidied.state == "success"
+    for name in kept_up.TABLES:
+        told = returned(tidied, name)
+        assert "older than 168 hours" in told["bronze"]["fold"]["reason"]
+        assert told["facts"]["compact"]["files"] == 1
+        assert [row["id"] for row in delta_rows(tmp_path / "silver" / name)] == [2]

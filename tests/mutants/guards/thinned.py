@@ -23,7 +23,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "thinned bronze: the next commit records it",
-        "Bronze.commit",
+        "Bronze.noticed_transactions",
         "self._noticed.transactions() if self._noticed else ()",
         "()",
         f"{THINNED}::test_later_commits_and_a_cleaned_log_do_not_forget_it",
