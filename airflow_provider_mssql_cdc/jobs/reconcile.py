@@ -13,6 +13,7 @@ from airflow_provider_mssql_cdc.jobs.read_reconcile import read_item
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
 from airflow_provider_mssql_cdc.lake.bronze import Bronze
 from airflow_provider_mssql_cdc.lake.compare import Comparison, compare
+from airflow_provider_mssql_cdc.lake.log import came_since
 from airflow_provider_mssql_cdc.lake.reconcile import ReconcileTable
 from airflow_provider_mssql_cdc.lake.silver.table import Silver
 from airflow_provider_mssql_cdc.lake.transactions import read_changes_state
@@ -109,7 +110,13 @@ def reconcile_item(
             f"{order.label}: {item.label} waits: silver's changes end at {silver.position.changes} and have "
             f"to reach {read.until}; a merge brings them"
         )
-    if read.read_at_lsn < _lowest_compared(bronze.reload(), silver):
+    if came_since(bronze.reload().table, silver.position.version, "repair"):
+        # A repair may bring changes below silver's position: bronze would explain what silver lacks.
+        return Waiting(
+            f"{order.label}: {item.label} waits: an interval of changes was repaired in bronze after silver "
+            "was merged; a merge brings it"
+        )
+    if read.read_at_lsn < _lowest_compared(bronze, silver):
         return reconcile_item(order, item, connect=connect)  # a fold took out the changes above the read
     return _compared(order, item, reports, bronze, silver, read, key=key)
 

@@ -105,6 +105,12 @@ def run_has_committed(
     return False
 
 
+def came_since(table: DeltaTable, version: int, event: Event) -> bool:
+    """Return whether a commit of this event is above a version; as far as the log still has it."""
+    above = table.version() - version
+    return above > 0 and any(commit.get(EVENT_KEY) == event for commit in table.history(above))
+
+
 def down_to_ours(table: DeltaTable) -> list[dict[str, Any]]:
     """Return commit infos, newest first, down to our newest commit; the whole log when there is none."""
     # Nearly always the newest commit is ours; a whole log is one file per version to read.

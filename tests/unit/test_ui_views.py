@@ -142,9 +142,7 @@ def task(task_id: str, error: TaskError | None = None, **known: Any) -> FailedTa
         pytest.param(task("changes"), True, id="a task that writes its facts"),
         pytest.param(task("other"), False, id="another task"),
         pytest.param(task("x.any", TaskError("LoginFailed", "m", "o", "/lake/orders")), True, id="names it"),
-        pytest.param(
-            task("changes", TaskError("LoginFailed", "m", "b", "/lake/b")), False, id="of another"
-        ),
+        pytest.param(task("changes", TaskError("LoginFailed", "m", "b", "/lake/b")), False, id="of another"),
         pytest.param(task("changes", TaskError("LoginFailed", "m")), True, id="several, this one too"),
         pytest.param(task("load.x", TaskError("LoginFailed", "m")), False, id="several tables of a group"),
         pytest.param(task("load.read", operator="MssqlCdcChunkOperator"), True, id="killed in its group"),

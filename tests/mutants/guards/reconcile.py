@@ -86,4 +86,18 @@ MUTANTS = (
         "self._storage.names('read-')",
         f"{MEANWHILE}::test_rows_that_a_killed_try_has_read_are_removed_once_they_are_old",
     ),
+    Mutant(
+        "reconcile: a repair that silver has not merged is waited for",
+        "reconcile_item",
+        "came_since(bronze.reload().table, silver.position.version, 'repair')",
+        "not bronze.reload()",
+        f"{MEANWHILE}::test_a_repair_that_silver_has_not_merged_is_waited_for",
+    ),
+    Mutant(
+        "reconcile: a fold above the read has it read again",
+        "_lowest_compared",
+        "max(silver.position.snapshot, coverage.base)",
+        "silver.position.snapshot",
+        f"{MEANWHILE}::test_a_fold_above_the_read_has_it_read_again",
+    ),
 )

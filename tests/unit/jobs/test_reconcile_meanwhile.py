@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.reconcile import Reconciled, reconcile_item
 from airflow_provider_mssql_cdc.jobs.task import Waiting
+from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOrder, upkeep
 from tests.support.changes_world import ChangesWorld
 from tests.support.s3_api import make_bucket, s3_api, storage_options
+from tests.support.upkeep_world import repair
 from tests.unit.jobs.test_reconcile import DRIVERS, Reconcile, reconcile, world
 from tests.unit.jobs.test_reconcile_keys import Keyed, server
 
@@ -195,3 +198,50 @@ def test_rows_wait_on_an_object_store_too(make: Make) -> None:
         refuse_failures(reconcile.run())
         DeltaTable(reconcile.silver, storage_options=options).delete("id = 3")
         assert reconcile.failures(reconcile.run()) == {("missing", "3")}
+
+
+def test_a_repair_that_silver_has_not_merged_is_waited_for(reconcile: Reconcile, world: ChangesWorld) -> None:
+    order = reconcile.order(sample_keys=False)
+    items = reconcile.planned(order)
+    for item in items:
+        assert isinstance(reconcile_item(order, item, connect=world.session), Waiting)
+    world.execute("UPDATE dbo.orders SET name = N'new' WHERE id < 15")
+    reconcile.follow()
+    repair(world)
+    for item in items:
+        waiting = reconcile_item(order, item, connect=world.session)
+        assert isinstance(waiting, Waiting)
+        assert "repaired" in waiting.reason
+    reconcile.follow()
+    found = [reconcile_item(order, item, connect=world.session) for item in items]
+    refuse_failures(found)  # type: ignore[arg-type]
+
+
+def test_a_fold_above_the_read_has_it_read_again(reconcile: Reconcile, world: ChangesWorld) -> None:
+    def fold() -> None:
+        world.execute("UPDATE dbo.orders SET name = N'new' WHERE id < 15")
+        reconcile.follow()
+        done = upkeep(
+            UpkeepOrder(
+                world.table,
+                reconcile.silver,
+                world.attempt("upkeep"),
+                fold=True,
+                fold_share=0.0,
+                fold_after_hours=0,
+                started_at=datetime.now(UTC) + timedelta(minutes=10),
+            )
+        )
+        assert isinstance(done, UpkeepDone)
+        assert "lsn" in done.tables["bronze"]["fold"]
+
+    order = reconcile.order(sample_keys=False)
+    items = reconcile.planned(order)
+    for item in items:
+        reconcile_item(order, item, connect=world.session)
+    fold()
+    for item in items:
+        assert isinstance(reconcile_item(order, item, connect=world.session), Waiting)
+    reconcile.follow()
+    found = [reconcile_item(order, item, connect=world.session) for item in items]
+    refuse_failures(found)  # type: ignore[arg-type]
