@@ -17,7 +17,7 @@ from airflow_provider_mssql_cdc.operators import (
     MssqlCdcReconcilePlanOperator,
     MssqlCdcSnapshotOperator,
 )
-from airflow_provider_mssql_cdc.operators._base import wrong_arguments
+from airflow_provider_mssql_cdc.operators._base import table_problems, wrong_arguments
 from airflow_provider_mssql_cdc.operators.plan import unusable_in_mode
 from airflow_provider_mssql_cdc.operators.reconcile import refuse_wrong_group
 from airflow_provider_mssql_cdc.table import MssqlCdcTable
@@ -214,7 +214,7 @@ def _refuse_wrong_arguments(group_id: str, given: dict[str, Any]) -> None:
     # Airflow creates the operator of a mapped task when it runs, so its own checks come too late.
     checks = {**MssqlCdcPlanOperator.field_checks, **MssqlCdcSnapshotOperator.field_checks}
     checks.update(MssqlCdcCompleteOperator.field_checks)
-    problems = wrong_arguments(checks, given)
+    problems = [*table_problems(given["table"]), *wrong_arguments(checks, given)]
     chunked = {name: given[name] for name in ("max_seconds", "min_headroom_hours")}
     whole = {name: given[name] for name in ("verify_counts", "show_bounds")}
     problems += unusable_in_mode(given["mode"], chunked, whole)

@@ -39,10 +39,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepOrder:
-    """Parameters of one run of upkeep.
+class UpkeepOptions:
+    """What upkeep does, for any table.
 
-    :param silver: path or URI of the silver table; None leaves silver out, and nothing is folded.
     :param fold_share: fold when the changes that leave the table are at least this share of the snapshot's
         rows; 0.0 to 1.0.
     :param fold_after_hours: fold up to changes that are at least this old.
@@ -51,17 +50,29 @@ class UpkeepOrder:
     :param facts_keep_days: remove older facts rows of events that come with every run; None keeps all.
     """
 
-    table: MssqlCdcTable
-    silver: str | None
-    attempt: Attempt
     compact: bool = True
     fold: bool = False
-    vacuum: bool = True
     fold_share: float = 0.1
     fold_after_hours: int = 168
     keep_changes_days: int | None = None
+    vacuum: bool = True
     vacuum_hours: int = 168
     facts_keep_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepOrder:
+    """Parameters of one run of upkeep.
+
+    :param silver: path or URI of the silver table; None leaves silver out, and nothing is folded.
+    :param with_facts: whether the facts table is looked after too; several tables share it.
+    """
+
+    table: MssqlCdcTable
+    silver: str | None
+    attempt: Attempt
+    options: UpkeepOptions = field(default_factory=UpkeepOptions)
+    with_facts: bool = True
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -104,7 +115,7 @@ def upkeep(order: UpkeepOrder) -> UpkeepDone | Skipped:
     if bronze is None:
         return Skipped(f"{order.table.label}: there is no bronze table at {order.table.bronze} yet")
     silver = _silver_of(order, bronze)
-    facts = open_facts(TableLocation.facts_of(order.table))
+    facts = open_facts(TableLocation.facts_of(order.table)) if order.with_facts else None
     done, failures = dict[str, dict[str, Any]](), list[MssqlCdcError]()
     for part in _parts(order, bronze, silver, facts):
         try:
@@ -137,16 +148,16 @@ def _parts(
 ) -> Iterator[_Part]:
     """Yield the parts in their order: a fold before compact, which would move rows away from silver."""
     run_id = order.attempt.run_id
-    if order.fold:
+    if order.options.fold:
         yield _Part("bronze", "fold", lambda: _fold(order, bronze, silver))
-    if order.compact:
+    if order.options.compact:
         yield _Part("bronze", "compact", lambda: _joined(bronze, compact_bronze(bronze, run_id=run_id)))
         if silver is not None:
             yield _Part("silver", "compact", lambda: _joined(silver, compact_silver(silver, run_id=run_id)))
         if facts is not None:
             yield _Part("facts", "compact", lambda: _joined(facts, compact_facts(facts, run_id=run_id)))
-    if facts is not None and order.facts_keep_days is not None:
-        before = order.started_at - timedelta(days=order.facts_keep_days)
+    if facts is not None and order.options.facts_keep_days is not None:
+        before = order.started_at - timedelta(days=order.options.facts_keep_days)
         yield _Part("facts", "trim", lambda: {"rows": trim_facts(facts, before=before, run_id=run_id)})
     yield from _cleaning(order, bronze, silver, facts)
 
@@ -157,12 +168,13 @@ def _cleaning(
     """Yield vacuum and checkpoint of each table; bronze keeps what silver continues from."""
     keep = version_to_keep(bronze, silver)
     is_behind = keep is not None and keep < bronze.version
-    if order.vacuum:
-        yield _Part("bronze", "vacuum", lambda: _removed(vacuum(bronze, hours=order.vacuum_hours, keep=keep)))
+    hours = order.options.vacuum_hours
+    if order.options.vacuum:
+        yield _Part("bronze", "vacuum", lambda: _removed(vacuum(bronze, hours=hours, keep=keep)))
         if silver is not None:
-            yield _Part("silver", "vacuum", lambda: _removed(vacuum(silver, hours=order.vacuum_hours)))
+            yield _Part("silver", "vacuum", lambda: _removed(vacuum(silver, hours=hours)))
         if facts is not None:
-            yield _Part("facts", "vacuum", lambda: _removed(vacuum(facts, hours=order.vacuum_hours)))
+            yield _Part("facts", "vacuum", lambda: _removed(vacuum(facts, hours=hours)))
     yield _Part("bronze", "checkpoint", lambda: _checkpointed(bronze, keep_log=is_behind))
     if silver is not None:
         yield _Part("silver", "checkpoint", lambda: _checkpointed(silver))
@@ -223,22 +235,23 @@ def _fold_request(order: UpkeepOrder, bronze: Bronze, silver: Silver | None) -> 
     assert bronze.state.snapshot is not None
     if (damage := silver.damage) is not None:
         return f"{damage}; run the merge first"
-    before = order.started_at - timedelta(hours=order.fold_after_hours)
+    before = order.started_at - timedelta(hours=order.options.fold_after_hours)
     at = newest_change(bronze, before=before, until=position.changes)
     if at is None or at.lsn <= bronze.state.snapshot:
-        return f"no change that silver has is older than {order.fold_after_hours} hours"
+        return f"no change that silver has is older than {order.options.fold_after_hours} hours"
     past = consistency(read_horizon(bronze.table, bronze.state.snapshot), at.lsn, stamp=at)
     if not past.passed:
         return past.reason
     take_up_to = at.lsn
-    if order.keep_changes_days is not None:
-        before = order.started_at - timedelta(days=order.keep_changes_days)
+    if order.options.keep_changes_days is not None:
+        before = order.started_at - timedelta(days=order.options.keep_changes_days)
         oldest = newest_change(bronze, before=before, until=at.lsn)
         take_up_to = bronze.state.snapshot if oldest is None else oldest.lsn
     changes = changes_up_to(bronze, take_up_to)
     rows = stored_snapshot(bronze, bronze.state.snapshot).rows
-    if changes == 0 or changes < order.fold_share * rows:
-        return f"{changes:,} change row(s) would leave, fewer than fold_share={order.fold_share} of {rows:,}"
+    if changes == 0 or changes < order.options.fold_share * rows:
+        share = order.options.fold_share
+        return f"{changes:,} change row(s) would leave, fewer than fold_share={share} of {rows:,}"
     return FoldRequest(bronze, at, silver.key, position, take_up_to, order.attempt.run_id)
 
 

@@ -12,13 +12,14 @@ from airflow_provider_mssql_cdc.operators.reconcile import (
     MssqlCdcReconcilePlanOperator,
 )
 from airflow_provider_mssql_cdc.operators.snapshot import MssqlCdcSnapshotOperator
-from airflow_provider_mssql_cdc.operators.upkeep import MssqlCdcUpkeepOperator
+from airflow_provider_mssql_cdc.operators.upkeep import MssqlCdcDatabaseUpkeepOperator, MssqlCdcUpkeepOperator
 
 __all__ = [
     "MssqlCdcAbandonOperator",
     "MssqlCdcChangesOperator",
     "MssqlCdcChunkOperator",
     "MssqlCdcCompleteOperator",
+    "MssqlCdcDatabaseUpkeepOperator",
     "MssqlCdcFreshnessOperator",
     "MssqlCdcMergeOperator",
     "MssqlCdcPlanOperator",

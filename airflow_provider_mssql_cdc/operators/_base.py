@@ -325,7 +325,7 @@ class MssqlCdcOperator(CdcTask):
 
     def _refuse_wrong_arguments(self) -> None:
         """Check every argument that is known when the DAG is parsed; report all problems together."""
-        problems = wrong_arguments(self.field_checks, {"table": self.table, **vars(self)})
+        problems = [*table_problems(self.table), *wrong_arguments(self.field_checks, vars(self))]
         problems += self._problems_together() if isinstance(self.table, MssqlCdcTable) else []
         if problems:
             raise ConfigurationError(f"{type(self).__name__} {self.task_id!r}: " + "; ".join(problems))
@@ -366,12 +366,13 @@ class MssqlCdcOperator(CdcTask):
 
 
 def wrong_arguments(checks: Mapping[str, Callable[[Any], str | None]], given: Mapping[str, Any]) -> list[str]:
-    """List one sentence for a wrong table and for each argument that its check refuses."""
-    table = given["table"]
-    wrong = (
-        [] if isinstance(table, MssqlCdcTable) else [f"table must be an MssqlCdcTable, got {_kind(table)}"]
-    )
-    return wrong + [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
+    """List one sentence for each argument that its check refuses."""
+    return [f"{name} {problem}" for name, check in checks.items() if (problem := check(given[name]))]
+
+
+def table_problems(table: Any) -> list[str]:
+    """Say so when this is no table."""
+    return [] if isinstance(table, MssqlCdcTable) else [f"table must be an MssqlCdcTable, got {_kind(table)}"]
 
 
 def _kind(value: Any) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOrder, upkeep
+from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOptions, UpkeepOrder, upkeep
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
 from tests.unit.jobs.test_merge_silver import Lake
@@ -38,10 +39,12 @@ def kept_up(lake: Lake, **asked: Any) -> dict[str, Any]:
 
 
 def order(lake: Lake, **asked: Any) -> UpkeepOrder:
+    names = {each.name for each in fields(UpkeepOptions)}
     given: dict[str, Any] = {
         "table": lake.table,
         "silver": lake.silver,
         "attempt": lake.world.attempt("upkeep"),
+        "options": UpkeepOptions(**{name: asked.pop(name) for name in names & asked.keys()}),
         "started_at": datetime.now(UTC) + LATER,
     }
     return UpkeepOrder(**(given | asked))

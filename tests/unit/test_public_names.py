@@ -77,10 +77,19 @@ def arguments() -> set[str]:
     found = {
         f"{one.__name__}({parameter})"
         for one in called
-        for parameter in without_annotations(inspect.signature(one))
+        for signature in signatures(one)
+        for parameter in without_annotations(signature)
     }
     templated = {f"{one.__name__}: {field} is templated" for one in classes for field in one.template_fields}
     return found | templated
+
+
+def signatures(called: Any) -> Iterator[inspect.Signature]:
+    """Of a class that hands arguments on, those of its bases in this package too."""
+    yield inspect.signature(called)
+    for base in inspect.getmro(called)[1:] if inspect.isclass(called) else ():
+        if base.__module__.startswith(PACKAGE) and "__init__" in vars(base):
+            yield inspect.signature(base)
 
 
 def without_annotations(signature: inspect.Signature) -> Iterator[str]:

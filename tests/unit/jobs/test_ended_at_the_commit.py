@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
-from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepOrder, upkeep
+from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepOptions, UpkeepOrder, upkeep
 from airflow_provider_mssql_cdc.lake.bronze import open_existing
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from tests.support.chunked import ChunkedLoad
@@ -127,10 +127,7 @@ def keeping_up(world: World, *, fold: bool = False) -> Callable[[], object]:
         world.table,
         world.silver,
         world.attempt("upkeep"),
-        fold=fold,
-        fold_share=0.0,
-        fold_after_hours=0,
-        vacuum_hours=0,
+        UpkeepOptions(fold=fold, fold_share=0.0, fold_after_hours=0, vacuum_hours=0),
         started_at=datetime.now(UTC) + timedelta(minutes=10),
     )
 

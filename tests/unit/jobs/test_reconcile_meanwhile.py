@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.reconcile import Reconciled, reconcile_item
 from airflow_provider_mssql_cdc.jobs.task import Waiting
-from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOrder, upkeep
+from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOptions, UpkeepOrder, upkeep
 from tests.support.changes_world import ChangesWorld
 from tests.support.s3_api import make_bucket, s3_api, storage_options
 from tests.support.upkeep_world import repair
@@ -226,9 +226,7 @@ def test_a_fold_above_the_read_has_it_read_again(reconcile: Reconcile, world: Ch
                 world.table,
                 reconcile.silver,
                 world.attempt("upkeep"),
-                fold=True,
-                fold_share=0.0,
-                fold_after_hours=0,
+                UpkeepOptions(fold=True, fold_share=0.0, fold_after_hours=0),
                 started_at=datetime.now(UTC) + timedelta(minutes=10),
             )
         )
