@@ -211,7 +211,8 @@ def main() -> None:
     pa.set_cpu_count(2)
     with tempfile.TemporaryDirectory(prefix="upkeep-") as folder:
         with_files(Path(folder) / "files", options.files)
-        simulate(Path(folder), rows=options.rows, days=options.days)
+        if options.days:
+            simulate(Path(folder), rows=options.rows, days=options.days)
         after_commits(Path(folder) / "commits", options.commits)
 
 
