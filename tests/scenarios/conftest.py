@@ -102,6 +102,15 @@ def rows_of(table: str) -> str:
     return rf"AS \[name\](?s:.*)FROM \[dbo\]\.\[{table}\]"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process drives the Airflow, whose tests mostly wait; another one takes the other files meanwhile."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.is_relative_to(DAGS.parent):
+            group = "airflow" if "airflow" in item.fixturenames else item.path.name
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """Tables of 1,000 rows each, older than CDC."""
