@@ -7,7 +7,6 @@ RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest
 PLAIN := -q -m "not soak and not distributed"
 PARALLEL := -n auto --dist loadfile
-GROUPED := -n auto --dist loadgroup
 ARGS ?=
 ROUNDS ?= 200
 # What the tests' processes sent and what the stand-in accepted, for test-grammar.
@@ -47,10 +46,10 @@ test-properties: $(VENV)/.made ## statements about all values, tried on many
 	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/properties $(ARGS)
 
 test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN adds another server
-	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/contract $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) tests/contract $(ARGS)
 
 test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of them
-	$(COLLECTING) $(PYTEST) $(PLAIN) $(GROUPED) tests/scenarios $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/scenarios $(ARGS)
 
 scenarios: $(VENV)/.made ## all of them; Airflow on PostgreSQL where it is installed
 	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -m "not distributed" -o faulthandler_timeout=0 \

@@ -152,9 +152,10 @@ _LOST_AT_MOST = 20
 Outcome = Skipped | Waiting | ChangesDone
 
 
-def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
+def run_changes(request: ChangesRequest, *, connect: Connect, bronze: Bronze | None = None) -> Outcome:
     """Run one request for changes; all of the server's answers come from one session.
 
+    :param bronze: a handle opened just before, which is moved along; None to open the table here.
     :raises RetentionGap: changes above the position, or in the interval, have been purged.
     :raises SchemaDrift: the source table changed in a way that needs the user's decision.
     :raises ReplicaBehind: another server answers that has not caught up yet.
@@ -162,7 +163,7 @@ def run_changes(request: ChangesRequest, *, connect: Connect) -> Outcome:
     :raises ForeignTable: the table is not the one that bronze was read from.
     """
     location = TableLocation.bronze_of(request.table)
-    bronze = open_bronze(location)
+    bronze = bronze or open_bronze(location)
     if not request.start_now and (bronze is None or bronze.state.coverage is None):
         return Skipped(
             f"{request.table.label}: there is no snapshot in {location} to continue from. Run "

@@ -122,19 +122,20 @@ class MergedSilver:
 
 
 def merge_silver(
-    order: MergeOrder, *, connect: Connect, on_step: OnStep = unwatched
+    order: MergeOrder, *, connect: Connect, bronze: Bronze | None = None, on_step: OnStep = unwatched
 ) -> Skipped | Waiting | MergedSilver:
     """Bring silver to bronze's current version; the source is queried only when silver is built.
 
     Idempotent: a second run finds its own position and does nothing. Of two concurrent runs one commits, and
     the other continues from the new position.
 
+    :param bronze: a handle opened shortly before; reloaded unless silver is at its version. None to open it.
     :raises UnsupportedKey: the key does not identify the source's rows.
     :raises ForeignTable: bronze or silver belongs to another source table.
     :raises StateDamaged: another tool removed bronze rows that silver needs.
     :raises CommitConflict: other merges committed first too often.
     """
-    bronze = open_bronze(TableLocation.bronze_of(order.table))
+    bronze = bronze or open_bronze(TableLocation.bronze_of(order.table))
     if bronze is None:
         return _without_snapshot(order, f"there is no bronze table at {order.table.bronze} yet")
     _refuse_wrong_tables(order, bronze)
@@ -143,7 +144,6 @@ def merge_silver(
             return _merge_once(order, bronze, connect=connect, on_step=on_step)
         except SilverMoved as exc:
             log.info("%s: %s", order.table.label, exc)
-            bronze.reload()
     return _merge_once(order, bronze, connect=connect, on_step=on_step)
 
 
@@ -167,10 +167,14 @@ def _merge_once(
     order: MergeOrder, bronze: Bronze, *, connect: Connect, on_step: OnStep
 ) -> Skipped | Waiting | MergedSilver:
     silver = open_silver(order.location)
+    position = silver.position if silver else None
+    if position is None or position.version != bronze.version:
+        # After silver was opened: another merge may have taken it past the version of an older handle, and
+        # then bronze would look as if it had been restored.
+        _refuse_wrong_tables(order, bronze.reload())
     if silver is not None:
         refuse_foreign(silver, bronze)
         write_missing_facts(order, silver)
-    position = silver.position if silver else None
     past = _consistency(bronze)
     decision = decide_merge(
         position,

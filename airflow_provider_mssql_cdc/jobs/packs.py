@@ -18,7 +18,9 @@ from airflow_provider_mssql_cdc.jobs.plan_snapshot import PlanRequest, plan_snap
 from airflow_provider_mssql_cdc.jobs.read_range import read_range
 from airflow_provider_mssql_cdc.jobs.read_wave import read_wave
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
+from airflow_provider_mssql_cdc.lake.bronze import Bronze, open_bronze
 from airflow_provider_mssql_cdc.lake.facts import facts_together
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.chunks import PlannedWave, WaveOutcome
 from airflow_provider_mssql_cdc.model.database_items import PackOutcome, ReadItem, TableRef, ToComplete
 from airflow_provider_mssql_cdc.model.plan import Attempt, PlannedRange, StagedRange
@@ -106,7 +108,8 @@ def follow_table(worker: Worker, one: DatabaseTable, done: Done) -> None:
         accept_nulls=options.new_columns == "null",
         quiet_seconds=options.quiet_seconds,
     )
-    changes = run_changes(request, connect=connect)
+    bronze = open_bronze(TableLocation.bronze_of(one.table))
+    changes = run_changes(request, connect=connect, bronze=bronze)
     if isinstance(changes, Skipped | Waiting):
         done.told["note"] = changes.reason
         return
@@ -125,11 +128,11 @@ def follow_table(worker: Worker, one: DatabaseTable, done: Done) -> None:
             min_changed_share=options.min_changed_share,
             max_delay_seconds=options.max_delay_seconds,
         )
-        _merge(order, connect, done)
+        _merge(order, connect, done, bronze=bronze)
 
 
-def _merge(order: MergeOrder, connect: Connect, done: Done) -> None:
-    merged = merge_silver(order, connect=connect)
+def _merge(order: MergeOrder, connect: Connect, done: Done, *, bronze: Bronze | None) -> None:
+    merged = merge_silver(order, connect=connect, bronze=bronze)
     if not isinstance(merged, MergedSilver):
         done.told |= {"silver": None, "reason": merged.reason}
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 import pymssql
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.scenarios.running_airflow import RunningAirflow, eventually, running_airflow
 from tests.support.delta_rows import delta_rows
@@ -102,13 +103,18 @@ def rows_of(table: str) -> str:
     return rf"AS \[name\](?s:.*)FROM \[dbo\]\.\[{table}\]"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process drives the Airflow, whose tests mostly wait; another one takes the other files meanwhile."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.is_relative_to(DAGS.parent):
-            group = "airflow" if "airflow" in item.fixturenames else item.path.name
-            item.add_marker(pytest.mark.xdist_group(group))
+class OneAirflow(LoadScopeScheduling):  # type: ignore[misc]
+    """File by file, but all that drive the Airflow in one process: they mostly wait, and it is started once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        drives = "airflow: RunningAirflow" in (self.config.rootpath / file).read_text(encoding="utf-8")
+        return "airflow" if drives else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return OneAirflow(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ VALUE = "tests/unit/test_database.py"
 PACKS = "tests/unit/planning/test_packs.py"
 TRACKED = "tests/unit/model/test_tracked.py"
 PIPELINE = "tests/dags/test_pipeline.py"
+QUIET = f"{JOBS}::test_a_quiet_follow_opens_each_delta_table_once_and_looks_each_transaction_up_once"
 TRIED_AGAIN = f"{PIPELINE}::test_a_pack_is_tried_again_for_what_is_left_and_single_items_can_be_cleared"
 
 MUTANTS = (
@@ -96,6 +97,35 @@ MUTANTS = (
         "table.transaction_version(name) is None",
         "True",
         "tests/unit/lake/test_facts.py::test_a_row_that_another_task_wrote_meanwhile_is_not_doubled",
+    ),
+    Mutant(
+        "database: a quiet follow opens bronze once",
+        "follow_table",
+        "_merge(order, connect, done, bronze=bronze)",
+        "_merge(order, connect, done, bronze=None)",
+        QUIET,
+    ),
+    Mutant(
+        "database: a transaction is looked up once in a version",
+        "RememberingTable.transaction_version",
+        "app_id not in self._known",
+        "True",
+        QUIET,
+    ),
+    Mutant(
+        "lake: what is known of a version is not said of the next one",
+        "RememberingTable.transaction_version",
+        "self._known_at != (version := self.version())",
+        "self._known_at != (version := 0)",
+        "tests/unit/lake/test_bronze.py::test_a_handle_that_moves_on_forgets_what_it_knew_of_transactions",
+    ),
+    Mutant(
+        "silver: a merge that was overtaken looks at the newest bronze",
+        "_merge_once",
+        "position is None or position.version != bronze.version",
+        "position is None",
+        "tests/unit/jobs/test_merge_silver.py"
+        "::test_a_handle_on_bronze_that_another_merge_has_overtaken_is_no_restored_bronze",
     ),
     Mutant(
         "tables at once: what a task writes together is its threads' too",

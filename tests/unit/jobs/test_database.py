@@ -396,3 +396,36 @@ def test_quiet_tables_cost_a_round_trip_each_and_their_catalog_one_for_all(
         assert {done["changes"] for done in told.values()} == {0}
     sent = [statement.sql for statement in server.faults.log()]
     assert len(sent) <= 12 + 2 * 7  # a session's own, and the catalog of all its tables
+
+
+def test_a_quiet_follow_opens_each_delta_table_once_and_looks_each_transaction_up_once(
+    server: EmbeddedSqlServer, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look-up reads the log again, which on an object store is a request for each of its commits."""
+    for number in range(3):
+        create_table(server, f"dbo.t{number}")
+    world = make_world(tables={})
+    world.run()
+    world.run()
+    plan = world.plan()
+    opened, looked_up = Counter[str](), Counter[tuple[str, str]]()
+    open_it, look_up = DeltaTable.__init__, DeltaTable.transaction_version
+
+    def opening(self: DeltaTable, uri: str, *arguments: Any, **named: Any) -> None:
+        opened[uri] += 1
+        open_it(self, uri, *arguments, **named)
+
+    def looking(self: DeltaTable, app_id: str) -> int | None:
+        looked_up[self.table_uri, app_id] += 1
+        return look_up(self, app_id)
+
+    monkeypatch.setattr(DeltaTable, "__init__", opening)
+    monkeypatch.setattr(DeltaTable, "transaction_version", looking)
+    for slot in range(len(plan.follow)):
+        told = world.follow(plan, slot)["tables"]
+        assert {(done["changes"], done["silver"]) for done in told.values()} == {(0, 5)}
+    lake_tables = [uri for uri in opened if "/ops/" not in uri]
+    assert len(lake_tables) == 3 * 2
+    assert {uri: times for uri, times in opened.items() if times > 1 and uri in lake_tables} == {}
+    assert {asked: times for asked, times in looked_up.items() if times > 1} == {}
+    assert sum(looked_up.values()) <= 3 * 32

@@ -19,6 +19,8 @@ from airflow_provider_mssql_cdc.errors import ConfigurationError, ForeignTable, 
 from airflow_provider_mssql_cdc.jobs.change_source import ChangesDone
 from airflow_provider_mssql_cdc.jobs.merge_silver import MergedSilver, MergeOrder, merge_silver
 from airflow_provider_mssql_cdc.jobs.task import Skipped, Waiting
+from airflow_provider_mssql_cdc.lake.bronze import open_existing
+from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.model.plan import Attempt
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
@@ -121,6 +123,36 @@ def test_a_run_again_does_nothing_and_says_the_same(world: ChangesWorld, lake: L
     again = lake.merged()
     assert (again.version, again.rows, again.position) == (first.version, first.rows, first.position)
     assert len(lake.facts()) == 1
+
+
+def test_a_handle_on_bronze_that_another_merge_has_overtaken_is_no_restored_bronze(
+    world: ChangesWorld, lake: Lake
+) -> None:
+    world.bootstrap()
+    lake.merged()
+    before = open_existing(TableLocation(lake.table.bronze))
+    world.insert(100)
+    world.changes()
+    ahead = lake.merged()
+    assert ahead.position.version > before.version
+    merged = merge_silver(lake.order(), connect=lake.connect, bronze=before)
+    assert isinstance(merged, MergedSilver), merged
+    assert (merged.rebuilt, merged.version) == (None, ahead.version)
+
+
+def test_changes_that_came_after_a_handle_on_bronze_was_opened_are_merged(
+    world: ChangesWorld, lake: Lake
+) -> None:
+    world.bootstrap()
+    lake.merged()
+    world.insert(100)
+    world.changes()
+    before = open_existing(TableLocation(lake.table.bronze))
+    world.insert(101)
+    world.changes()
+    merged = merge_silver(lake.order(), connect=lake.connect, bronze=before)
+    assert isinstance(merged, MergedSilver), merged
+    assert merged.counts.inserted == 2
 
 
 def test_without_bronze_or_snapshot_silver_is_left_alone(world: ChangesWorld, lake: Lake) -> None:

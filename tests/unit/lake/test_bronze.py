@@ -19,6 +19,7 @@ from airflow_provider_mssql_cdc.errors import (
     StateDamaged,
 )
 from airflow_provider_mssql_cdc.lake.bronze import open_bronze, open_existing, open_or_create
+from airflow_provider_mssql_cdc.lake.delta_table import load_table
 from airflow_provider_mssql_cdc.lake.schema import METADATA_NAMES
 from airflow_provider_mssql_cdc.lake.storage import TableLocation
 from airflow_provider_mssql_cdc.lake.transactions import lsn_transactions
@@ -40,6 +41,20 @@ def test_a_new_bronze_is_empty_and_belongs_to_its_source(tmp_path: Path) -> None
     assert bronze.state == BronzeState(version=0)
     assert bronze.identity == IDENTITY
     assert new_bronze(tmp_path).version == 0, "opening it again writes nothing"
+
+
+def test_a_handle_that_moves_on_forgets_what_it_knew_of_transactions(tmp_path: Path) -> None:
+    location = new_bronze(tmp_path).location
+    for number in range(3):
+        handle = load_table(location)
+        before = None if number == 0 else number - 1
+        assert handle.transaction_version("mssql_cdc#batch") == before
+        other = DeltaTable(location.uri)
+        stored = CommitProperties(app_transactions=[Transaction("mssql_cdc#batch", number)])
+        other.create_write_transaction([], mode="append", schema=other.schema(), commit_properties=stored)
+        assert handle.transaction_version("mssql_cdc#batch") == before, "of the handle's version"
+        handle.update_incremental()
+        assert handle.transaction_version("mssql_cdc#batch") == number
 
 
 def test_the_table_and_every_column_say_what_they_hold(tmp_path: Path) -> None:
