@@ -104,7 +104,7 @@ def rows_of(table: str) -> str:
 
 
 class OneAirflow(LoadScopeScheduling):  # type: ignore[misc]
-    """File by file, and all that drive the Airflow in one process: it is started once, and they mostly wait."""
+    """File by file, and all that drive the Airflow in one process: they mostly wait for it."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

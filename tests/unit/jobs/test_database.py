@@ -428,4 +428,4 @@ def test_a_quiet_follow_opens_each_delta_table_once_and_looks_each_transaction_u
     assert len(lake_tables) == 3 * 2
     assert {uri: times for uri, times in opened.items() if times > 1 and uri in lake_tables} == {}
     assert {asked: times for asked, times in looked_up.items() if times > 1} == {}
-    assert sum(looked_up.values()) <= 3 * 32
+    assert sum(looked_up.values()) <= 3 * 37
