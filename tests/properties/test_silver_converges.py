@@ -24,7 +24,7 @@ from airflow_provider_mssql_cdc.model.plan import StagedFile
 from airflow_provider_mssql_cdc.model.source_table import LakeColumn
 from tests.support.silver_world import IDENTITY, Row, World, change, lsn, snapshot_row
 
-ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "8"))
+ROUNDS = int(os.environ.get("MSSQL_CDC_ROUNDS", "4"))
 FIRST_SNAPSHOT, COMMITS = 10, 36
 
 SHAPES: dict[str, tuple[tuple[LakeColumn, ...], list[Any]]] = {
