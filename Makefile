@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON ?=
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest
-PLAIN := -q -m "not soak and not distributed"
+PLAIN := -q -m "not soak and not distributed and not browser"
 PARALLEL := -n auto --dist loadfile
 ARGS ?=
 ROUNDS ?= 200
@@ -16,7 +16,7 @@ GRAMMAR_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo test lint types test-unit test-properties test-contract test-scenarios \
-	test-dags test-grammar fresh-statements test-oldest soak mutants scenarios distributed bench load ui docs dist clean
+	test-dags browser pictures test-grammar fresh-statements test-oldest soak mutants scenarios distributed bench load ui docs dist clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,21 @@ distributed: .venv-distributed/.made ## a database of 40 tables by Celery worker
 .venv-distributed/.made: pyproject.toml .ci/environment .ci/system_libraries.py
 	PYTHON="$(PYTHON)" .ci/environment .venv-distributed --distributed
 	@touch $@
+
+browser: $(VENV)/.made $(VENV)/.browser .axe/axe.min.js ## the page in Chromium (Debian's package chromium), in a running Airflow
+	AXE="$(CURDIR)/.axe" $(PYTEST) -q -m browser -o faulthandler_timeout=0 tests/browser $(ARGS)
+
+pictures: ## the pictures of the page in the documentation, made again
+	MSSQL_CDC_PICTURES="$(CURDIR)/docs/pictures" $(MAKE) --no-print-directory browser
+
+$(VENV)/.browser: pyproject.toml $(VENV)/.made
+	$(VENV)/bin/uv pip install --quiet --python $(RUN) --group browser
+	@touch $@
+
+# For the test alone; it is not part of the package and not committed.
+.axe/axe.min.js:
+	mkdir -p .axe
+	cd .axe && npm pack --silent axe-core@4.14.1 && tar -xzf axe-core-4.14.1.tgz --strip-components=1 package/axe.min.js
 
 test-dags: $(VENV)/.made ## the example DAGs, run by Airflow
 	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/dags $(ARGS)
@@ -115,5 +130,5 @@ dist: ## the wheel and the sdist, checked and tried as a user gets them
 	PYTHON="$(PYTHON)" .ci/distribution dist
 
 clean: ## environments, caches and what the demo left
-	rm -rf .venv .venv-docs .venv-oldest .venv-grammar .venv-distributed .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist docs/_build
+	rm -rf .axe .venv .venv-docs .venv-oldest .venv-grammar .venv-distributed .statements .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench .ui build dist docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ PERMANENT = {
     ),
     "PreflightFailed": "settle every problem that the message lists, clear plan",
     "LoginFailed": "correct the Airflow connection, clear the task",
-    "PermissionDenied": "run the GRANT of the message (security.md), clear the task",
+    "PermissionDenied": "run the GRANT of the message, clear the task",
     "SourceObjectMissing": "look at the names; if the instance was made again, see RetentionGap",
     "StatementFailed": (
         "look the number up in SQL Server's documentation; report it if the statement is ours"

@@ -22,8 +22,8 @@ _REMEDIES = {
     "gap": "Changes were lost. Trigger the load with resnapshot=True; until then silver stays as it was.",
     "failed": "Open the task, read its error, and clear it when the cause is gone.",
     "not loaded": "Open the task, read its error, and clear it when the cause is gone.",
-    "silver differs": "A reconcile found rows that do not equal the source's. Its row in the reconcile table "
-    "names columns and keys. Find out what else writes silver, then trigger the load with resnapshot=True.",
+    "silver differs": "Rows of silver do not equal the source's; the reconcile table names them. Find out "
+    "what else writes silver, then trigger the load with resnapshot=True.",
     "loading": "Nothing to do. If no run is going, trigger the load again: it continues where it stopped.",
     "loaded": "No change has come since the snapshot: none was made, or the changes operator does not run.",
     "little headroom": "Run changes more often, or raise CDC's retention (sys.sp_cdc_change_job).",
@@ -159,14 +159,17 @@ def table_view(table: TableOverview, *, failed: Iterable[FailedTask], at: dateti
 
 
 _LEVELS: tuple[Level, ...] = ("bad", "warn", "busy", "good")
+_WORST_FIRST = ("gap", "silver differs", "failed", "not loaded")
 
 
 def sorted_views(views: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return views worst first; ties by the table whose changes are purged first."""
+    """Return views worst first: wrong rows before missing ones; ties by what CDC's cleanup reaches first."""
 
-    def urgency(view: Mapping[str, Any]) -> tuple[int, float, str]:
-        hours = view["headroom_hours"]
-        return _LEVELS.index(view["level"]), float("inf") if hours is None else hours, view["source"]
+    def urgency(view: Mapping[str, Any]) -> tuple[int, int, float, str]:
+        state, hours = view["state"], view["headroom_hours"]
+        place = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+        left = float("inf") if hours is None else hours
+        return _LEVELS.index(view["level"]), place, left, view["source"]
 
     return sorted(views, key=urgency)
 

@@ -51,7 +51,7 @@ class RunningAirflow:
     port: int
     environment: dict[str, str]
     components: Components = field(init=False)
-    _token: str | None = None
+    token: str | None = None
 
     def __post_init__(self) -> None:
         self.components = Components(EXECUTABLE, self.home, self.environment)
@@ -61,16 +61,23 @@ class RunningAirflow:
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """One call of the public API; the decoded answer. Raises HTTPError for 4xx and 5xx."""
         headers = {"Content-Type": "application/json"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"http://127.0.0.1:{self.port}{path}", data=data, headers=headers, method=method)
+        address = self.environment["AIRFLOW__API__BASE_URL"] + path
+        request = Request(address, data=data, headers=headers, method=method)
         with urlopen(request, timeout=60) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
     def log_in(self) -> None:
-        self._token = self.call("GET", "/auth/token")["access_token"]
+        """As anybody, who is admin; as the user of the passwords file, where there is one."""
+        if file := self.environment.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"):
+            [(name, password)] = json.loads(Path(file).read_text()).items()
+            user = {"username": name, "password": password}
+            self.token = self.call("POST", "/auth/token", user)["access_token"]
+        else:
+            self.token = self.call("GET", "/auth/token")["access_token"]
 
     def healthy(self) -> bool:
         try:
@@ -223,13 +230,16 @@ class RunningAirflow:
 
 
 @contextmanager
-def running_airflow(home: Path, dags: Path, variables: Mapping[str, str]) -> Iterator[RunningAirflow]:
+def running_airflow(
+    home: Path, dags: Path, variables: Mapping[str, str], *, port: int | None = None
+) -> Iterator[RunningAirflow]:
     """Start all components over a fresh database; stops them, and what they started, at the end.
 
     :param variables: environment of every component, for instance ``AIRFLOW_CONN_ERP``.
+    :param port: of the API server, where ``variables`` name it too; None takes a free one.
     """
     with _database(home) as url:
-        port = free_port()
+        port = port or free_port()
         environment = {**_environment(home, dags, port, url), **variables}
         yield from _running(RunningAirflow(home, port, environment))
 

@@ -67,8 +67,13 @@ def test_bad_tables_come_before_warnings_and_among_equals_the_least_headroom() -
         table("loading", source="loading"),
         table("gap", source="lost"),
     ]
+    found += [table("gap", source="another lost"), table("not loaded", source="a first load failed")]
+    found += [table(source="differs", differences=1)]
     order = sorted_views(table_view(one, failed=[], at=NOW) for one in found)
-    assert [one["source"] for one in order] == ["lost", "purged soon", "loading", "later", "late", "quiet"]
+    assert [one["source"] for one in order] == [
+        *("another lost", "lost", "differs", "a first load failed"),
+        *("purged soon", "loading", "later", "late", "quiet"),
+    ]
 
 
 def test_lag_is_told_from_the_position_to_now() -> None:
@@ -124,7 +129,8 @@ def test_the_remedy_of_each_error_is_the_one_that_the_operations_guide_has() -> 
     assert set(documented) == every_error() - {"RetryableError", "PermanentError"}
     for name, said in documented.items():
         remedy, address = remedy_of(name) or ("", "")
-        assert remedy == re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", said).replace("`", ""), name
+        without = re.sub(r" \(\[[^\]]+\]\([^)]+\)\)", "", said)
+        assert remedy == re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", without).replace("`", ""), name
         title = address.partition("#")[2].replace("-", " ")
         section = re.split("^### ", table, flags=re.MULTILINE)
         [holding] = [part for part in section if f"\n| `{name}` |" in part]

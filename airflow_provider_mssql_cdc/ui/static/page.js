@@ -33,7 +33,7 @@ function span(seconds) {
 }
 
 function when(text) {
-  if (!text) return document.createTextNode("–");
+  if (!text) return "–";
   const seconds = (new Date(text) - Date.now()) / 1000;
   let said = relative.format(Math.round(seconds), "second");
   for (const [unit, size] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
@@ -63,28 +63,42 @@ function stateCell(table) {
   return cell;
 }
 
+function counted(count, one, many) {
+  return shown(count) + " " + (count === 1 ? one : many);
+}
+
 function silverText(table) {
   if (!table.silver) return "–";
-  const rows = shown(table.silver_rows) + " rows";
+  const rows = counted(table.silver_rows, "row", "rows");
   return table.consistent === false ? rows + ", not yet consistent" : rows;
 }
 
 function reconcileText(table) {
   if (!table.reconciled_at) return "–";
-  const found = table.differences ? shown(table.differences) + (table.differences === 1 ? " row differs, " : " rows differ, ") : "equal, ";
+  const found = table.differences ? counted(table.differences, "row differs, ", "rows differ, ") : "equal, ";
   return element("span", { class: table.differences ? "wrong" : null }, found, when(table.reconciled_at));
 }
 
+// On a narrow screen a cell without a value is left out.
+function cell(label, value, kind = null) {
+  return element("td", { "data-label": label, class: value === "–" ? (kind || "") + " none" : kind }, value);
+}
+
+function headroom(table) {
+  return table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600);
+}
+
 function tableRow(table) {
+  const name = element("td", { class: "name", "data-label": "Table" }, element("a", { href: "#" + table.id }, table.source));
   return element("tr", {},
-    element("td", { class: "name", "data-label": "Table" }, element("a", { href: "#" + table.id }, table.source)),
+    name,
     stateCell(table),
-    element("td", { class: "number", "data-label": "Rows" }, shown(table.snapshot_rows)),
-    element("td", { "data-label": "Changes up to" }, when(table.position_time)),
-    element("td", { class: "number", "data-label": "Headroom" }, table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600)),
-    element("td", { "data-label": "Silver" }, silverText(table)),
-    element("td", { "data-label": "Last merge" }, when(table.merged_at)),
-    element("td", { "data-label": "Last reconcile" }, reconcileText(table)));
+    cell("Rows", shown(table.snapshot_rows), "number"),
+    cell("Changes up to", when(table.position_time)),
+    cell("Headroom", headroom(table), "number"),
+    cell("Silver", silverText(table)),
+    cell("Last merge", when(table.merged_at)),
+    cell("Last reconcile", reconcileText(table)));
 }
 
 function matches(table, words) {
@@ -103,7 +117,7 @@ function overview() {
       : "No table to show. Name the facts tables in Airflow's configuration, [mssql_cdc] facts; a table is here once a load has planned it, and when you may read its DAG.";
     return [...parts, element("p", { class: "empty" }, text)];
   }
-  const heads = [["Table"], ["State"], ["Rows of the snapshot", "number"], ["Changes up to"], ["Headroom", "number"], ["Silver"], ["Last merge"], ["Last reconcile"]];
+  const heads = [["Table"], ["State"], ["Rows", "number"], ["Changes up to"], ["Headroom", "number"], ["Silver"], ["Last merge"], ["Last reconcile"]];
   const head = element("tr", {}, ...heads.map(([text, kind]) => element("th", { scope: "col", class: kind }, text)));
   const table = element("table", { class: "tables" },
     element("caption", {}, chosen.length + " of " + tables.tables.length + " tables, worst first"),
@@ -116,7 +130,7 @@ function chart(title, points, unit) {
   const caption = element("figcaption", {});
   const figure = element("figure", {}, element("h3", {}, title), caption);
   if (points.length < 2) {
-    caption.textContent = points.length ? "one run: " + unit(points[0].value) : "no run yet";
+    caption.textContent = points.length ? "one run: " + unit(points[0].value) : "nothing recorded";
     return figure;
   }
   const times = points.map((point) => new Date(point.at).getTime());
@@ -179,6 +193,7 @@ function detail(found) {
   const state = element("table", {}, element("tbody", {}, element("tr", {}, stateCell(table))));
   const heads = ["Written", "Event", "Rows", "Up to", "Took", "Task"];
   return [
+    element("p", { class: "back" }, element("a", { href: "#" }, "All tables")),
     element("h2", {}, table.source),
     state,
     lost,
@@ -187,7 +202,7 @@ function detail(found) {
       pair("Silver", table.silver || "–"),
       pair("Position", table.position || "–"),
       pair("Changes up to", when(table.position_time)),
-      pair("Headroom", table.headroom_hours === null ? "–" : span(table.headroom_hours * 3600)),
+      pair("Headroom", headroom(table)),
       pair("Rows of the snapshot", shown(table.snapshot_rows)),
       pair("Rows of silver", silverText(table)),
       pair("Last merge", when(table.merged_at)),
