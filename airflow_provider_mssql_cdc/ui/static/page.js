@@ -51,13 +51,14 @@ function taskAddress(task) {
 function stateCell(table) {
   const state = element("span", { class: "state " + table.level }, table.state);
   const cell = element("td", { "data-label": "State" }, state);
+  if (table.failed_task) {
+    cell.append(" ", element("span", { class: "cause" }, table.error ? table.error + " in " : "in ", taskLink(table.failed_task), table.parts ? ";" : ""));
+  }
   if (table.parts) {
     const done = table.parts_done;
     if (done !== null) cell.append(" ", element("progress", { max: table.parts, value: done, "aria-label": "waves" }));
-    cell.append(" ", done === null ? table.parts + " ranges" : done + " of " + table.parts + " waves");
-  }
-  if (table.failed_task) {
-    cell.append(" ", element("span", { class: "cause" }, table.error ? table.error + " in " : "in ", taskLink(table.failed_task)));
+    const waves = table.parts === 1 ? " wave" : " waves";
+    cell.append(" ", done === null ? counted(table.parts, "range planned", "ranges planned") : done + " of " + table.parts + waves);
   }
   if (table.remedy && table.level !== "good") cell.append(element("span", { class: "remedy" }, table.remedy));
   return cell;
