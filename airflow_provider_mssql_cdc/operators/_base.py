@@ -22,6 +22,7 @@ from airflow_provider_mssql_cdc.model.plan import Attempt
 from airflow_provider_mssql_cdc.model.table_uri import canonical_uri
 from airflow_provider_mssql_cdc.model.task_error import KEY as ERROR_KEY
 from airflow_provider_mssql_cdc.model.task_error import TaskError
+from airflow_provider_mssql_cdc.operators._lineage import Written, lineage_of, written
 from airflow_provider_mssql_cdc.operators._metrics import emit_facts, emit_failure
 from airflow_provider_mssql_cdc.operators.links import MssqlCdcFactsLink
 from airflow_provider_mssql_cdc.table import MssqlCdcTable, holds_template
@@ -209,6 +210,7 @@ class CdcTask(BaseOperator):
     """Base of all operators: one job, errors that Airflow retries or not, templates."""
 
     ui_color = "#dfe9f3"
+    _written = Written()
 
     def __init__(self, **kwargs: Any) -> None:
         # default_args may hold do_xcom_push=False, but downstream tasks map over these XComs.
@@ -243,11 +245,17 @@ class CdcTask(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Run the job; a permanent error fails the task without a retry."""
-        with facts_watched() as written:
+        with facts_watched() as rows:
             try:
                 return self._execute(context)
             finally:
-                emit_facts(written)
+                emit_facts(rows)
+                self._written = written(rows)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return what this try read and committed; OpenLineage calls it for a failed try as well."""
+        table = getattr(self, "table", None)
+        return lineage_of(self._written, bronze=table and canonical_uri(table.bronze))
 
     def _execute(self, context: Context) -> Any:
         try:

@@ -54,7 +54,7 @@ FOREIGN: dict[str, set[str]] = {
     "source": {"pyarrow", "pymssql", "mssql_python"},
     "lake": {"pyarrow", "deltalake", "arro3"},
     "hooks": {"airflow"},
-    "operators": {"airflow"},
+    "operators": {"airflow", "attr", "openlineage"},
     "sensors": {"airflow"},
     "triggers": {"airflow"},
     "task_groups": {"airflow"},

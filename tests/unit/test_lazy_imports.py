@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("arro3", "deltalake", "mssql_python", "numpy", "pandas", "polars", "pyarrow", "pymssql")
+HEAVY = (
+    *("arro3", "deltalake", "mssql_python", "numpy", "openlineage", "pandas", "polars", "pyarrow"),
+    "pymssql",
+)
 
 REPORT = f"""
 import json, sys

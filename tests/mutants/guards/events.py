@@ -1,4 +1,4 @@
-"""Guards of asset events: an event for what was committed, none for nothing."""
+"""Guards of asset events and lineage: told for what was committed, and never worth a task."""
 
 from __future__ import annotations
 
@@ -20,5 +20,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "return True",
         "return False",
         f"{EVENTS}::test_what_an_earlier_try_committed_is_announced_by_the_next",
+    ),
+    Mutant(
+        "lineage: a task runs without the provider",
+        "_is_on",
+        "return False",
+        "raise",
+        "tests/dags/test_lineage.py::test_the_same_dag_runs_where_the_provider_is_not_installed",
     ),
 )
