@@ -141,7 +141,7 @@ def _commit(
     request: FoldRequest, older: Lsn, taken: Sequence[StoredFile], staged: Sequence[StagedFile]
 ) -> int:
     bronze, at = request.bronze, request.at.lsn
-    base = bronze.state.coverage
+    coverage = bronze.state.coverage
     known = {file.logged for file in stored_files(bronze.table)}
     told = {"lsn": at.text, "older": older.text, "run_id": request.run_id}
 
@@ -149,7 +149,7 @@ def _commit(
         state = bronze.state
         if state.snapshot != older or state.unfinished is not None:
             raise CannotFold("another snapshot was opened or completed meanwhile")
-        if base is None or state.coverage is None or state.coverage.base != base.base:
+        if coverage is None or state.coverage is None or state.coverage.base != coverage.base:
             raise CannotFold("coverage of changes began again meanwhile")
         bronze.refuse_thinned(older)
         files = stored_files(bronze.table, _FIRST_COLUMNS)

@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "fold: coverage began again meanwhile",
         "_commit.once",
-        "base is None or state.coverage is None or state.coverage.base != base.base",
+        "coverage is None or state.coverage is None or state.coverage.base != coverage.base",
         "False",
         f"{LAKE}::test_what_would_make_the_fold_wrong_meanwhile_ends_it",
     ),
