@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars as pl
 import pytest
 from deltalake import DeltaTable
 
@@ -32,6 +34,9 @@ from tests.support.upkeep_world import (
     rows_of,
 )
 from tests.unit.jobs.test_merge_silver import Lake
+from tests.unit.lake.test_readers import duck
+
+__all__ = ["duck"]  # a fixture
 
 
 @pytest.fixture
@@ -73,6 +78,18 @@ def test_a_fold_is_the_source_at_its_lsn_and_silver_goes_on_without_a_rebuild(
     merged = lake.merged()
     assert merged.rebuilt is None
     assert lake.rows() == world.source() == built_again(lake)
+
+
+def test_other_readers_find_each_row_of_a_fold_by_its_key(
+    world: ChangesWorld, lake: Lake, duck: duckdb.DuckDBPyConnection
+) -> None:
+    follow(lake)
+    folding(lake)
+    scanned = pl.scan_delta(world.table.bronze)
+    for (number,), row in world.source().items():
+        found = duck.sql(f"SELECT name, amount FROM delta_scan('{world.table.bronze}') WHERE id = {number}")
+        assert found.fetchall() == [(row["name"], row["amount"])]
+        assert scanned.filter(pl.col("id") == number).collect()["name"].to_list() == [row["name"]]
 
 
 def test_silver_goes_on_when_what_a_fold_took_out_is_removed(world: ChangesWorld, lake: Lake) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from deltalake import DeltaTable
@@ -31,6 +32,9 @@ from tests.support.upkeep_world import (
     rows_of,
 )
 from tests.unit.jobs.test_merge_silver import Lake
+from tests.unit.lake.test_readers import duck
+
+__all__ = ["duck"]  # a fixture
 
 
 @pytest.fixture
@@ -56,21 +60,25 @@ def lake(world: ChangesWorld) -> Lake:
 # -- compact
 
 
-def test_small_files_are_joined_and_every_reader_sees_the_same_rows(world: ChangesWorld, lake: Lake) -> None:
+def test_small_files_are_joined_and_every_reader_sees_the_same_rows(
+    world: ChangesWorld, lake: Lake, duck: duckdb.DuckDBPyConnection
+) -> None:
     follow(lake)
     tables = (world.table.bronze, lake.silver, world.table.facts)
-    before = {uri: (rows_of(uri), files_of(uri), polars_rows(uri)) for uri in tables}
+    before = {uri: (rows_of(uri), files_of(uri), others_rows(uri, duck)) for uri in tables}
     done = kept_up(lake)
     for uri in tables:
         assert rows_of(uri) == before[uri][0]
-        assert polars_rows(uri) == before[uri][2]
+        assert others_rows(uri, duck) == before[uri][2]
     assert done["bronze"]["compact"]["files_removed"] == 3
     assert files_of(world.table.bronze) == before[world.table.bronze][1] - 2
     assert files_of(world.table.facts) == 1 < before[world.table.facts][1]
 
 
-def polars_rows(uri: str) -> list[str]:
-    return sorted(map(str, pl.scan_delta(uri).collect().to_dicts()))
+def others_rows(uri: str, duck: duckdb.DuckDBPyConnection) -> tuple[list[str], list[str]]:
+    """What Polars and DuckDB, which have Delta readers of their own, see."""
+    by_duckdb = duck.sql(f"SELECT * FROM delta_scan('{uri}')").fetchall()
+    return sorted(map(str, pl.scan_delta(uri).collect().to_dicts())), sorted(map(str, by_duckdb))
 
 
 def test_the_log_says_that_no_row_changed(world: ChangesWorld, lake: Lake) -> None:
