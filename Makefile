@@ -103,7 +103,7 @@ test-oldest: .venv-oldest/.made ## unit tests and one DAG on the oldest versions
 
 soak: $(VENV)/.made ## the random rounds, for minutes
 	MSSQL_CDC_ROUNDS=$(ROUNDS) MSSQL_CDC_EXAMPLES=$(ROUNDS) $(PYTEST) -q -o faulthandler_timeout=0 \
-		tests/properties tests/unit/lake/test_waves.py $(ARGS)
+		tests/properties tests/unit/lake/test_waves.py tests/unit/lake/silver/test_wide_rows.py $(ARGS)
 
 mutants: $(VENV)/.made ## take each guard out, and see its test turn red
 	$(RUN) -m tests.mutants.run $(ARGS)

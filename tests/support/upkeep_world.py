@@ -20,7 +20,7 @@ LATER = timedelta(minutes=10)
 """By so much upkeep starts later than the commits, so that these are old enough to be folded."""
 
 
-def follow(lake: Lake, *, rounds: int = 3, merged: bool = True) -> None:
+def follow(lake: Lake, *, rounds: int = 1, merged: bool = True) -> None:
     """Rounds of inserts, updates and deletes, each with a window of changes, and a merge at the end."""
     world = lake.world
     for number in range(rounds):

@@ -63,7 +63,7 @@ def lake(world: ChangesWorld) -> Lake:
 def test_small_files_are_joined_and_every_reader_sees_the_same_rows(
     world: ChangesWorld, lake: Lake, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     tables = (world.table.bronze, lake.silver, world.table.facts)
     before = {uri: (rows_of(uri), files_of(uri), others_rows(uri, duck)) for uri in tables}
     done = kept_up(lake)
@@ -82,7 +82,7 @@ def others_rows(uri: str, duck: duckdb.DuckDBPyConnection) -> tuple[list[str], l
 
 
 def test_the_log_says_that_no_row_changed(world: ChangesWorld, lake: Lake) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     version = DeltaTable(world.table.bronze).version()
     kept_up(lake, silver=None)
     log = (Path(world.table.bronze) / f"_delta_log/{version + 1:020d}.json").read_text()
@@ -91,7 +91,7 @@ def test_the_log_says_that_no_row_changed(world: ChangesWorld, lake: Lake) -> No
 
 
 def test_a_row_is_not_written_again_by_every_run(world: ChangesWorld, lake: Lake) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     kept_up(lake)
     for part in ("bronze", "silver", "facts"):
         assert kept_up(lake)[part]["compact"]["files_removed"] == 0
@@ -101,7 +101,7 @@ def test_a_row_is_not_written_again_by_every_run(world: ChangesWorld, lake: Lake
 def test_silver_goes_on_after_files_were_joined_and_removed(
     world: ChangesWorld, lake: Lake, behind: bool
 ) -> None:
-    follow(lake, merged=not behind)
+    follow(lake, rounds=3, merged=not behind)
     kept_up(lake, vacuum_hours=0)
     assert lake.merged().rebuilt is None
     follow(lake)
@@ -127,7 +127,7 @@ def test_a_silver_that_was_restored_is_left_to_the_merge(world: ChangesWorld, la
 def test_files_that_a_repair_takes_out_meanwhile_are_chosen_anew(
     world: ChangesWorld, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     rows = world.change_rows()
     meanwhile(monkeypatch, join_files, lambda: repair(world))
     kept_up(lake)
@@ -139,7 +139,7 @@ def test_files_that_a_repair_takes_out_meanwhile_are_chosen_anew(
 def test_files_joined_by_two_runs_at_once_are_joined_once(
     world: ChangesWorld, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     before = rows_of(world.table.bronze)
     meanwhile(monkeypatch, join_files, lambda: kept_up(lake))
     kept_up(lake)
@@ -151,7 +151,7 @@ def test_files_joined_by_two_runs_at_once_are_joined_once(
 def test_a_part_that_fails_leaves_the_others_alone(
     world: ChangesWorld, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
 
     def fails(*_: Any, **__: Any) -> None:
         raise CommitConflict("another commit was first")
@@ -221,7 +221,7 @@ def test_a_checkpoint_is_written_when_many_commits_have_come(world: ChangesWorld
 def test_old_facts_of_daily_events_go_and_the_newest_of_each_table_stays(
     world: ChangesWorld, lake: Lake
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     events = [(row["event"], row["written_at"]) for row in delta_rows(world.table.facts)]
     newest = {event: max(at for name, at in events if name == event) for event in dict(events)}
     done = kept_up(lake, facts_keep_days=1, started_at=datetime.now(UTC) + timedelta(days=2))
