@@ -49,7 +49,7 @@ test-contract: $(VENV)/.made ## what is asked of the server; MSSQL_CDC_TEST_CONN
 	$(COLLECTING) $(PYTEST) $(PLAIN) tests/contract $(ARGS)
 
 test-scenarios: $(VENV)/.made ## faults on a running Airflow: a chosen part of them
-	$(COLLECTING) $(PYTEST) $(PLAIN) tests/scenarios $(ARGS)
+	$(COLLECTING) $(PYTEST) $(PLAIN) $(PARALLEL) tests/scenarios $(ARGS)
 
 scenarios: $(VENV)/.made ## all of them; Airflow on PostgreSQL where it is installed
 	MSSQL_CDC_AIRFLOW_DB=$${MSSQL_CDC_AIRFLOW_DB:-auto} $(PYTEST) -q -m "not distributed" -o faulthandler_timeout=0 \

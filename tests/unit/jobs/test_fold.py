@@ -310,7 +310,7 @@ def test_a_fold_before_the_horizon_is_not_made(tmp_path: Path, monkeypatch: pyte
 def test_changes_and_merges_that_commit_meanwhile_do_not_starve_upkeep(
     world: ChangesWorld, lake: Lake, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
-    follow(lake)
+    follow(lake, rounds=3)
     meanwhile(monkeypatch, module, lambda: follow(lake, rounds=2))
     if module is fold_module:
         assert folding(lake, compact=False)["changes_removed"]
