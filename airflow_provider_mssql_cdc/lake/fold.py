@@ -34,7 +34,7 @@ from airflow_provider_mssql_cdc.lake.schema import (
     refuse_append_only,
     refuse_deletion_vectors,
 )
-from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates, updated_rows
 from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys
 from airflow_provider_mssql_cdc.lake.silver.snapshot import find_doubled, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import silver_schema
@@ -254,17 +254,10 @@ def _stage_state(request: FoldRequest, older: Lsn, *, instance: str, prefix: str
     return stage(
         bronze.location,
         _Stamped(bronze, stamp),
-        _updated(rows, updates),
+        updated_rows(rows, updates),
         prefix=prefix,
         target_bytes=TARGET_BYTES,
     )
-
-
-def _updated(rows: Iterator[pa.RecordBatch], updates: KeyUpdates | None) -> Iterator[pa.RecordBatch]:
-    for batch in rows:
-        yield from [batch] if updates is None else updates.apply(batch).to_batches()
-    if updates is not None:
-        yield from updates.rest()
 
 
 class _Stamped:

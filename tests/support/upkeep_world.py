@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.jobs.upkeep import UpkeepDone, UpkeepOptions, UpkeepOrder, upkeep
 from tests.support.changes_world import ChangesWorld
 from tests.support.delta_rows import delta_rows
@@ -18,6 +20,26 @@ from tests.unit.jobs.test_merge_silver import Lake
 
 LATER = timedelta(minutes=10)
 """By so much upkeep starts later than the commits, so that these are old enough to be folded."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangesWorld]:
+    """``dbo.orders`` with ids 0 to 29, loaded, its horizon passed."""
+    with EmbeddedSqlServer(database="shop") as server:
+        world = ChangesWorld(server, tmp_path)
+        monkeypatch.setenv("AIRFLOW_CONN_ERP", world.connection)
+        world.insert(*range(30))
+        server.enable_cdc("dbo.orders")
+        world.bootstrap()
+        world.tick()
+        yield world
+
+
+@pytest.fixture
+def lake(world: ChangesWorld) -> Lake:
+    lake = Lake(world)
+    lake.merged()
+    return lake
 
 
 def follow(lake: Lake, *, rounds: int = 1, merged: bool = True) -> None:

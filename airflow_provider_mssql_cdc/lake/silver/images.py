@@ -214,3 +214,16 @@ class KeyUpdates:
             among = pc.is_in(self._left, value_set=positions)
             taken, self._left = self._left.filter(among), self._left.filter(pc.invert(among))
         return taken
+
+
+def updated_rows(rows: Iterator[pa.RecordBatch], updates: KeyUpdates | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with the updates applied, then the rows of new keys.
+
+    :param updates: None when no key changed.
+    """
+    if updates is None:
+        yield from rows
+        return
+    for batch in rows:
+        yield from updates.apply(batch).to_batches()
+    yield from updates.rest()

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake.transaction import AddAction, RemoveAction
 
 from airflow_provider_mssql_cdc.errors import CommitConflict, StateDamaged
@@ -32,7 +31,7 @@ from airflow_provider_mssql_cdc.lake.silver.files import (
     stage_rows,
     write_again,
 )
-from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates
+from airflow_provider_mssql_cdc.lake.silver.images import KeyImages, KeyUpdates, updated_rows
 from airflow_provider_mssql_cdc.lake.silver.rows import changed_files, named_keys
 from airflow_provider_mssql_cdc.lake.silver.snapshot import DoubledKeys, find_doubled, snapshot_rows
 from airflow_provider_mssql_cdc.lake.silver.table import Silver, position_of
@@ -143,7 +142,7 @@ def rebuild(request: MergeRequest, *, reason: str, confirm_empty: Callable[[], N
     doubled = find_doubled(bronze, snapshot, key=silver.key, but=None if named is None else named.keys)
     _refuse_doubled(request, doubled)
     rows = snapshot_rows(bronze, snapshot, schema=silver.schema, key=silver.key)
-    staged = stage_rows(silver, request.prefix, _updated(doubled.once(rows), updates))
+    staged = stage_rows(silver, request.prefix, updated_rows(doubled.once(rows), updates))
 
     def once() -> MergeCommit:
         if not staged and any(file.rows for file in current_files(silver)):
@@ -176,15 +175,6 @@ def _refuse_doubled(request: MergeRequest, doubled: DoubledKeys) -> None:
         "%s: %d key(s) (%s) stand in several rows of snapshot %s; of each the largest stamp is kept",
         *(where, len(doubled), key, request.snapshot),
     )
-
-
-def _updated(rows: Iterator[pa.RecordBatch], updates: KeyUpdates | None) -> Iterator[pa.RecordBatch]:
-    if updates is None:
-        yield from rows
-        return
-    for batch in rows:
-        yield from updates.apply(batch).to_batches()
-    yield from updates.rest()
 
 
 def _until_committed(request: MergeRequest, once: Callable[[], MergeCommit]) -> MergeCommit:

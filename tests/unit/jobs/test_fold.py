@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,34 +29,16 @@ from tests.support.upkeep_world import (
     folding,
     follow,
     kept_up,
+    lake,
     meanwhile,
     repair,
     rows_of,
+    world,
 )
 from tests.unit.jobs.test_merge_silver import Lake
 from tests.unit.lake.test_readers import duck
 
-__all__ = ["duck"]  # a fixture
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangesWorld]:
-    """``dbo.orders`` with ids 0 to 29, loaded, its horizon passed."""
-    with EmbeddedSqlServer(database="shop") as server:
-        world = ChangesWorld(server, tmp_path)
-        monkeypatch.setenv("AIRFLOW_CONN_ERP", world.connection)
-        world.insert(*range(30))
-        server.enable_cdc("dbo.orders")
-        world.bootstrap()
-        world.tick()
-        yield world
-
-
-@pytest.fixture
-def lake(world: ChangesWorld) -> Lake:
-    lake = Lake(world)
-    lake.merged()
-    return lake
+__all__ = ["duck", "lake", "world"]  # fixtures
 
 
 def test_a_fold_is_the_source_at_its_lsn_and_silver_goes_on_without_a_rebuild(

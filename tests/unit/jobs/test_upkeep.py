@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_mssql_cdc.embedded import EmbeddedSqlServer
 from airflow_provider_mssql_cdc.errors import CommitConflict, ConfigurationError, StateDamaged
 from airflow_provider_mssql_cdc.jobs.task import Skipped
 from airflow_provider_mssql_cdc.jobs.upkeep import upkeep
@@ -26,35 +24,17 @@ from tests.support.upkeep_world import (
     files_of,
     follow,
     kept_up,
+    lake,
     meanwhile,
     order,
     repair,
     rows_of,
+    world,
 )
 from tests.unit.jobs.test_merge_silver import Lake
 from tests.unit.lake.test_readers import duck
 
-__all__ = ["duck"]  # a fixture
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangesWorld]:
-    """``dbo.orders`` with ids 0 to 29, loaded, its horizon passed."""
-    with EmbeddedSqlServer(database="shop") as server:
-        world = ChangesWorld(server, tmp_path)
-        monkeypatch.setenv("AIRFLOW_CONN_ERP", world.connection)
-        world.insert(*range(30))
-        server.enable_cdc("dbo.orders")
-        world.bootstrap()
-        world.tick()
-        yield world
-
-
-@pytest.fixture
-def lake(world: ChangesWorld) -> Lake:
-    lake = Lake(world)
-    lake.merged()
-    return lake
+__all__ = ["duck", "lake", "world"]  # fixtures
 
 
 # -- compact
